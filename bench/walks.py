@@ -48,7 +48,7 @@ from parley.client import connect as connect_sdk
 from parley.clock import wall_clock
 from parley.config import load
 from parley.core import rendezvous
-from parley.dynamodb import Dynamo
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.store import DynamoStore
 from parley.telemetry import Metrics, configure_logs
 

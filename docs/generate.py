@@ -27,7 +27,7 @@ from msgspec import Struct, inspect
 from docs import materials, typescript
 from docs.engine_contract import contract_suites, dynamodb_tables, engine_importers, engine_ports
 from docs.job_table import jobs
-from docs.structs import by_name, fields_of, structs_within, tag_of
+from docs.structs import answers_of, by_name, fields_of, structs_within, tag_of
 from docs.tables import code, table
 from parley import config, errors
 from parley.app.kafka import TOPICS
@@ -36,7 +36,7 @@ from parley.core import append, rates
 from parley.errors import Refusal
 from parley.gateway import scopes, server
 from parley.gateway.api import ROUTES
-from parley.gateway.routes import Route
+from parley.gateway.routes import Route, alternatives
 from parley.gateway.system import OPERATIONS
 from parley.model import Scope
 from parley.telemetry import Metrics
@@ -75,6 +75,7 @@ CONFIGURATION = {
     "server.host": "The address to listen on. On a loopback address, direct requests may register, read"
     " `/metrics` and are not rate limited, unless the server is [exposed](expose.md#an-exposed-server).",
     "server.port": "The port; 0 takes a free one, and the ready line names it.",
+    "server.name": "What people see the server called, on the page where they sign in.",
     "server.data": "The data folder. `PARLEY_DATA` and `--data` mean the same and win.",
     "server.hosts": "Names that a request's `Host` may have besides loopback names and `server.host`."
     " When empty on another address than loopback, any is accepted.",
@@ -450,6 +451,10 @@ def operations() -> str:
     return table(("request", "what it does", "token", "cost"), rows)
 
 
+def answer_names(answer: Any) -> str:
+    return " or ".join(code(kind.__name__) for kind in alternatives(answer))
+
+
 def route_row(route: Route) -> Sequence[str]:
     path = route.path + ("?" + "&".join(f"{one.name}=" for one in route.query) if route.query else "")
     status, answer = next(iter(route.answers.items()))
@@ -457,7 +462,7 @@ def route_row(route: Route) -> Sequence[str]:
         code(f"{route.method} {path}"),
         route.summary,
         code(route.body.__name__) if route.body is not None else "",
-        f"{status} {code(answer.__name__)}" if answer is not None else str(status),
+        f"{status} {answer_names(answer)}" if answer is not None else str(status),
         code(route.scope.value) if route.scope is not None else "no token",
         str(route.cost),
     )
@@ -480,7 +485,7 @@ def scope_table() -> str:
 def bodies() -> str:
     """Every body with its fields; in what a client sends, those that may be left out say their default."""
     taken = {route.body for route in ROUTES if route.body is not None}
-    answered = {kind for route in ROUTES for kind in route.answers.values() if kind is not None} | {Problem}
+    answered = answers_of(ROUTES) | {Problem}
     asked_within = structs_within(*taken, *frames.Request.__args__)
     said_within = structs_within(*answered, *frames.ServerFrames.__args__)
     said_within -= answered | asked_within | TOLD_ELSEWHERE

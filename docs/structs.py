@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, inspect
 
+from parley.gateway.routes import Route, alternatives
+
 
 def tag_of(kind: type[Struct]) -> str:
     """The `type` of a frame."""
@@ -23,6 +25,12 @@ def default_value(field: inspect.Field) -> Any:
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return msgspec.UNSET if field.default is msgspec.NODEFAULT else field.default
+
+
+def answers_of(routes: Iterable[Route]) -> set[Any]:
+    """Every body of a good answer."""
+    found = {kind for route in routes for kind in route.answers.values() if kind is not None}
+    return {one for kind in found for one in alternatives(kind)}
 
 
 def by_name(kinds: Iterable[Any]) -> list[Any]:

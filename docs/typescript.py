@@ -18,11 +18,11 @@ from typing import Any, get_args, get_origin
 
 from msgspec import UNSET, Struct, inspect
 
-from docs.structs import by_name, default_value, fields_of, structs_within, tag_of
+from docs.structs import answers_of, by_name, default_value, fields_of, structs_within, tag_of
 from parley.errors import Refusal
 from parley.gateway.api import ROUTES
 from parley.gateway.fields import FIELDS
-from parley.gateway.routes import Parameter, Route
+from parley.gateway.routes import Parameter, Route, alternatives
 from parley.wire import codec, codes, frames, limits
 from parley.wire.bodies import Problem
 
@@ -34,7 +34,7 @@ OTHER_NAMES_OF_A_CHAT = ("conversation_id", "conv_id")
 REQUESTS: Sequence[type[Struct]] = get_args(frames.Request)
 ANSWERS: Sequence[type[Struct]] = get_args(frames.ServerFrames)
 BODIES = {route.body for route in ROUTES if route.body is not None}
-SAID = {kind for route in ROUTES for kind in route.answers.values() if kind is not None} | {Problem}
+SAID = answers_of(ROUTES) | {Problem}
 ASKED = {*REQUESTS, *BODIES, *structs_within(*REQUESTS, *BODIES)}
 
 
@@ -250,7 +250,9 @@ def _answer(kind: Any) -> str:
         return "string"
     if kind == dict[str, Any]:
         return "Record<string, unknown>"
-    return f"Required<{name_of(kind)}>" if kind in ASKED else name_of(kind)
+    return " | ".join(
+        f"Required<{name_of(one)}>" if one in ASKED else name_of(one) for one in alternatives(kind)
+    )
 
 
 # The whole

@@ -1,8 +1,9 @@
-"""Node for the clients in TypeScript: what a test or `make check` runs in `clients/typescript`.
+"""Node for the clients in TypeScript: what a test or `make check` runs in each of them.
 
     npm("test")                               # a script of package.json; the test fails if it does
+    npm("test", folder=WEB)                   # of another client
     build()                                   # dist/, once for each state of the sources
-    python -m tests.node run check            # the same for make
+    python -m tests.node run check            # the same for make, in every client
 
 Tools are installed by `npm ci`, once for each lock file. Without Node a test is skipped; with `CI=true` it
 fails.
@@ -26,34 +27,39 @@ from tests.services import in_ci, missing_note, unavailable
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "clients/typescript"
+WEB = ROOT / "clients/web"
+CLIENTS = (FOLDER, WEB)
 MODULES = FOLDER / "node_modules"
-STAMP = MODULES / ".installed"
-BUILT = MODULES / ".built"
+SOURCES = {
+    FOLDER: ("src/**/*", "tsconfig*.json"),
+    WEB: ("src/**/*", "public/**/*", "tools/*", "*.json", "*.ts", "index.html", "../typescript/src/**/*"),
+}
+"""What the `dist` of each is made of."""
 PINS = ("package.json", "package-lock.json", ".npmrc")
 NAME = "node"
 VERSION_MIN = (20, 19)
 INSTALL = ("ci", "--no-audit", "--no-fund", "--loglevel=error")
 
 
-def npm(*words: str, env: Mapping[str, str] | None = None) -> str:
+def npm(*words: str, env: Mapping[str, str] | None = None, folder: Path = FOLDER) -> str:
     """What npm writes. The test fails if npm does, and is skipped without Node."""
-    done = node_tool("npm", *words, env=env)
+    done = node_tool("npm", *words, env=env, folder=folder)
     if done.returncode:
         pytest.fail(f"npm {' '.join(words)}\n{done.stdout}", pytrace=False)
     return done.stdout
 
 
 def node_tool(
-    name: str, *words: str, env: Mapping[str, str] | None = None
+    name: str, *words: str, env: Mapping[str, str] | None = None, folder: Path = FOLDER
 ) -> subprocess.CompletedProcess[str]:
     """What a tool of the package comes to, good or bad. The test is skipped without Node."""
     if reason := why_not():
         missing_note(NAME).parent.mkdir(parents=True, exist_ok=True)
         missing_note(NAME).write_text(reason, encoding="utf-8")
         unavailable(NAME, reason)
-    install()
-    own = MODULES / ".bin" / name
-    return _run([str(own) if own.exists() else name, *words], env)
+    install(folder)
+    own = folder / "node_modules/.bin" / name
+    return _run([str(own) if own.exists() else name, *words], env, folder)
 
 
 @cache
@@ -72,43 +78,44 @@ def version_of(text: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def install() -> None:
+def install(folder: Path = FOLDER) -> None:
     """Install exactly what the lock file names, unless that is done."""
-    with _locked():
-        _once(STAMP, [FOLDER / name for name in PINS], "npm", *INSTALL)
+    with _locked(folder):
+        _once(folder, ".installed", [folder / name for name in PINS], "npm", *INSTALL)
 
 
-def build() -> None:
+def build(folder: Path = FOLDER) -> None:
     """Make `dist` of the sources, unless that is done. The test is skipped without Node."""
-    node_tool("npm", "--version")
-    with _locked():
-        sources = [*FOLDER.glob("src/**/*"), *FOLDER.glob("tsconfig*.json"), STAMP]
-        _once(BUILT, sorted(path for path in sources if path.is_file()), "npm", "run", "build")
+    node_tool("npm", "--version", folder=folder)
+    with _locked(folder):
+        sources = {path for pattern in SOURCES[folder] for path in folder.glob(pattern) if path.is_file()}
+        _once(folder, ".built", [folder / "node_modules/.installed", *sorted(sources)], "npm", "run", "build")
 
 
-def _once(stamp: Path, made_of: Sequence[Path], *command: str) -> None:
+def _once(folder: Path, stamp_name: str, made_of: Sequence[Path], *command: str) -> None:
     """Run a command unless it was run for exactly these files."""
+    stamp = folder / "node_modules" / stamp_name
     wanted = hashlib.sha256(b"".join(path.read_bytes() for path in made_of)).hexdigest()
     if stamp.exists() and stamp.read_text(encoding="ascii") == wanted:
         return
-    done = _run([*command], None)
+    done = _run([*command], None, folder)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed\n{done.stdout}")
     stamp.write_text(wanted, encoding="ascii")
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Workers of one run take turns: `npm ci` begins by removing what is there."""
-    with (FOLDER / ".npmrc").open(encoding="utf-8") as file:
+    with (folder / ".npmrc").open(encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _run(command: list[str], env: Mapping[str, str] | None) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str], env: Mapping[str, str] | None, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
-        cwd=FOLDER,
+        cwd=folder,
         env={**os.environ, "NO_COLOR": "1", **(env or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -118,12 +125,15 @@ def _run(command: list[str], env: Mapping[str, str] | None) -> subprocess.Comple
 
 
 def main() -> int:
-    """One npm command; without Node it is left out, loudly."""
+    """One npm command in every client; without Node it is left out, loudly."""
     if reason := why_not():
-        print(f"\n*** {reason}: the TypeScript SDK is NOT checked. ***\n", file=sys.stderr)
+        print(f"\n*** {reason}: the clients in TypeScript are NOT checked. ***\n", file=sys.stderr)
         return 1 if in_ci() else 0
-    install()
-    return subprocess.run(["npm", *sys.argv[1:]], cwd=FOLDER, check=False).returncode
+    for folder in CLIENTS:
+        install(folder)
+        if code := subprocess.run(["npm", *sys.argv[1:]], cwd=folder, check=False).returncode:
+            return code
+    return 0
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import time
 from bench.dynamodb.stage import SharedStage
 from bench.dynamodb.transactions import FULL, actions_of
 from bench.rows import Row
-from parley.dynamodb import Dynamo
 from parley.ids import EVENT
+from parley.store.dynamodb.driver import Dynamo
 
 
 async def measure_ceilings(stage: SharedStage) -> list[Row]:

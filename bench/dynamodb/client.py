@@ -13,7 +13,7 @@ from bench.dynamodb.stage import SharedStage
 from bench.dynamodb.transactions import FULL, actions_of, draft_for
 from bench.rows import Row, ratio_row
 from bench.world import Person, World
-from parley.dynamodb import Dynamo
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.store import DynamoStore
 
 AT_ONCE = 8

@@ -19,7 +19,7 @@ from bench.world import World
 from ops.local_services.service import Say
 from parley import ids
 from parley.clock import wall_clock
-from parley.dynamodb import Dynamo, Faults, credentials_from
+from parley.store.dynamodb.driver import Dynamo, Faults, credentials_from
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.ports import Allocator
 from parley.telemetry import Metrics

@@ -6,11 +6,11 @@ import uuid
 
 from bench.frames import CONTENT_BYTES
 from parley.clock import iso, wall_clock
-from parley.dynamodb import Action, UpdateItem
 from parley.model import Draft
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
 from parley.store.dynamodb.atomic import ADVANCE
 from parley.store.dynamodb.bundles import bundled, put_entries
+from parley.store.dynamodb.driver import Action, UpdateItem
 from parley.store.dynamodb.entries import put_key
 from parley.store.dynamodb.schema import COUNTERS
 from parley.store.entries import entry_of, message_id, tag_of

@@ -19,9 +19,9 @@ from bench.rows import Row
 from bench.world import DEVICE_ID, Person, World
 from parley.accounts.accounts import hash_token
 from parley.clock import wall_clock
-from parley.dynamodb import Dynamo, Fault
 from parley.records.kinds import Kinds
-from parley.sequencing.dynamodb import DynamoAllocator
+from parley.store.dynamodb.allocator import DynamoAllocator
+from parley.store.dynamodb.driver import Dynamo, Fault
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.ports import Allocator
 

@@ -19,7 +19,7 @@ from parley.bodies.writer import EntryWriter
 from parley.clock import wall_clock
 from parley.model import Draft, Kind, Outcome
 from parley.records.amendments import Amendments
-from parley.records.chat_settings import Retentions
+from parley.records.chat_settings import SettingsOfChats
 from parley.sending.answers import Done
 from parley.sending.message_actions import MessageActions
 from parley.sending.sender import Sender
@@ -62,7 +62,7 @@ def _life(store: SqliteStore, writer: type[EntryWriter] = EntryWriter) -> Messag
         directory=store.directory,
         sender=sender,
         amendments=Amendments(store.records),
-        retentions=Retentions(store.records),
+        settings=SettingsOfChats(store.records),
         bodies=writer(store.log, store.entries, None),
         clock=wall_clock,
     )

@@ -37,13 +37,15 @@ ROLES_OPTIONAL = frozenset({"push", "archiver", "search"})
 
 
 class ServerConfig(Struct, forbid_unknown_fields=True):
-    """Where the server listens. `origins`: web origins that may connect, beside the server's own.
+    """Where the server listens. `name`: what people see it called.
 
-    `proxies`: addresses and networks of proxies that may name a client's address.
+    `origins`: web origins that may connect, beside the server's own. `proxies`: addresses and
+    networks of proxies that may name a client's address.
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
+    name: str = "Parley"
     data: str = "./data"
     hosts: list[str] = field(default_factory=list)
     origins: list[str] = field(default_factory=list)

@@ -44,6 +44,9 @@ UNKNOWN_TYPE = Refusal("unknown_type", "there is no frame of this type")
 UNAUTHENTICATED = Refusal("unauthenticated", "a valid token is needed; log in again", status=401)
 WRONG_PASSWORD = Refusal("unauthenticated", "no account has this username and password", status=401)
 FORBIDDEN = Refusal("forbidden", "your role does not allow this", status=403)
+PASSWORD_NEEDED = Refusal(
+    "password_needed", "this needs your password again: it was too long ago that you gave it", status=403
+)
 NOT_A_MEMBER = Refusal("not_a_member", "you are not a member of this chat", status=403)
 BLOCKED = Refusal("blocked", "this person does not accept messages from you", status=403)
 ACCOUNT_DISABLED = Refusal(
@@ -90,6 +93,11 @@ USERNAME_TAKEN = Refusal("username_taken", "this username is taken; choose anoth
 IDEMPOTENCY_CONFLICT = Refusal(
     "idempotency_conflict",
     "this Idempotency-Key was used for another request; make a new key for each",
+    status=409,
+)
+PREVIEW_OUTDATED = Refusal(
+    "preview_outdated",
+    "other dead letters match now than in the preview; nothing was changed, look again",
     status=409,
 )
 OUT_OF_TURN = Refusal(

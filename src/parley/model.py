@@ -208,6 +208,8 @@ class Draft(Struct, kw_only=True, gc=False):
     """What is known about the message in `target_id` or `reply_to`; None: there is none in this chat."""
     files: tuple[AttachedFile, ...] = ()
     """What is known about each of them; fewer than `attachments`: not all may be used."""
+    by_operator: bool = False
+    """An operator does it in the sender's name: what the sender may do does not matter."""
 
     @property
     def is_about_another(self) -> bool:
@@ -434,6 +436,42 @@ class Session(Struct, frozen=True):
     """A hash of the address that logged in; empty if none is known."""
 
 
+class PageKind(StrEnum):
+    """Which page in a browser a session belongs to."""
+
+    CHAT = "chat"
+    CONSOLE = "console"
+
+
+class PageToken(Struct, frozen=True):
+    """A token of a page, by its hash."""
+
+    hash: str
+    ends_at_ms: int
+
+
+class PageSession(Struct, frozen=True, kw_only=True):
+    """What a session of a page has beside its row; all secrets by their hashes.
+
+    `family`: of the part that all cookies of the session share. `current`, `before`: of the last two cookies;
+    the last was made of the one before and `salt`. `key`: of what the page of a console keeps.
+    """
+
+    session_id: str
+    user_id: str
+    kind: PageKind
+    family: str
+    current: str
+    before: str = ""
+    salt: str = ""
+    key: str = ""
+    tokens: tuple[PageToken, ...] = ()
+    password_at_ms: int
+    active_at_ms: int
+    expires_at_ms: int
+    is_read_only: bool = False
+
+
 class Scope(StrEnum):
     """What an API token may be used for."""
 
@@ -603,15 +641,19 @@ class StoredChat(Struct, frozen=True):
 
 
 class ChatSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What operators decided for a chat. `fanout`: None if its size decides.
+    """What was decided for a chat, and no send looks at. `fanout`: None if its size decides.
 
     `retention_days` overrides the server's, 0 keeps for ever. `is_held`: under a legal hold.
+    `edit_window_seconds`: how long messages may be edited; None if the server says it. The entry at
+    `edit_window_at` said so last.
     """
 
     chat_id: str
     fanout: Fanout | None = None
     retention_days: int | None = None
     is_held: bool = False
+    edit_window_seconds: int | None = None
+    edit_window_at: int = 0
 
 
 class ChatMember(Struct, frozen=True):
@@ -629,6 +671,36 @@ class Invitation(Struct, frozen=True):
     invited_by: str
     role: Role
     invited_at: str
+
+
+class PersonConsent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whom a person has blocked, and who has invited them: what they say to being put into a chat.
+
+    `blocks`: since when, by the other's id. `invitations`: in the order of the chats' ids; those that have
+    expired may be among them. `contacts`: how many they have, which last changed at `contacts_at_ms`.
+    """
+
+    user_id: str
+    blocks: dict[str, str] = {}
+    invitations: tuple[Invitation, ...] = ()
+    contacts: int = 0
+    contacts_at_ms: int = 0
+
+
+class Contact(Struct, frozen=True, kw_only=True):
+    """A person has another one as a contact."""
+
+    user_id: str
+    other_id: str
+    since: str
+
+
+class InvitedPerson(Struct, frozen=True, kw_only=True):
+    """A person may have an invitation to a chat: `PersonConsent` says whether they have."""
+
+    chat_id: str
+    user_id: str
+    at_ms: int
 
 
 class MemberCursor(Struct, frozen=True):

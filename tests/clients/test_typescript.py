@@ -3,12 +3,27 @@
 import pytest
 
 from tests.node import build, npm, version_of
+from tests.seeds import try_seed
 
 
 @pytest.mark.timeout(300)
 def test_the_sdk_passes_its_tests() -> None:
     """Every test of vitest passes."""
     npm("test")
+
+
+WALKS = 100
+"""Of one repeat."""
+
+
+@pytest.mark.randomised
+@pytest.mark.timeout(300)
+def test_tabs_lose_and_double_nothing_whatever_happens_to_them(seed: int) -> None:
+    """Two to five tabs of one database crash, freeze, thaw and write, by seeds that no run had before."""
+    for _ in range(WALKS):
+        try_seed()
+    chance = {"PARLEY_WALKS": str(WALKS), "PARLEY_WALKS_FIRST": str(seed % 2**31)}
+    npm("exec", "--", "vitest", "run", "test/shell/tabsWalk.test.ts", env=chance)
 
 
 @pytest.mark.timeout(300)

@@ -9,6 +9,8 @@ from typing import IO
 import msgspec
 import pytest
 
+from parley.concurrency import map_concurrently
+from tests.model_server.server import at_once
 from tests.model_server.trace import relive
 from tests.node import FOLDER, node_tool
 from tests.seeds import IS_VARIED, ROUNDS, try_seed
@@ -43,7 +45,7 @@ def relived(process: "subprocess.Popen[bytes]", errors: IO[bytes]) -> Relived:
 
 
 @pytest.mark.randomised
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(900)
 def test_the_core_in_typescript_lives_the_same_lives(seed: int, tmp_path: Path) -> None:
     """Given the same frames, calls, times and chances, it sends, saves, tells and shows the same."""
     random, program, differences = Random(seed), bundled(tmp_path), []
@@ -69,3 +71,12 @@ def test_the_core_in_typescript_lives_the_same_lives(seed: int, tmp_path: Path) 
             f"again: echo {different[0].seed} | .venv/bin/python -m tests.model_server | node {program}",
         ]
     )
+
+
+def test_the_model_server_does_several_things_at_once() -> None:
+    """Lives of which it could not do a request ended the run, and were never compared."""
+
+    async def double(number: int) -> int:
+        return 2 * number
+
+    assert at_once(map_concurrently(double, [1, 2, 3], 2)) == [2, 4, 6]

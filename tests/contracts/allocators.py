@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 from parley.clock import wall_clock
 from parley.cluster.calls import SignedCalls
 from parley.core.cluster_keys import ClusterKeys
-from parley.dynamodb import Dynamo, RequestRejected
 from parley.sequencing.batches import CoalescingAllocator
-from parley.sequencing.dynamodb import DynamoAllocator
 from parley.sequencing.redis import RedisAllocator
 from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
+from parley.store.dynamodb.allocator import DynamoAllocator
+from parley.store.dynamodb.driver import Dynamo, RequestRejected
 from parley.store.dynamodb.schema import COUNTERS, TABLES
 from parley.store.ports import Allocator
 from parley.telemetry import Metrics

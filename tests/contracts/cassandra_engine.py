@@ -17,7 +17,6 @@ from parley.store.cassandra.allocator import CassandraAllocator
 from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.connection import Address, CassandraConnection, Row, Statement
 from parley.store.cassandra.schema import (
-    CHAT_INVITATIONS,
     IMPORTED_IDS,
     KEYS,
     LOG,
@@ -40,7 +39,7 @@ START_MS = 1_900_000_000_000
 cassandra.cluster.random = random.Random().random
 """The driver's threads live as long as the process and draw delays when another process defines tables. From
 the generator that all share, Hypothesis would take it for a property that draws outside its strategies."""
-KEPT = frozenset({LOG, KEYS, CHAT_INVITATIONS, IMPORTED_IDS, SCHEMA})
+KEPT = frozenset({LOG, KEYS, IMPORTED_IDS, SCHEMA})
 """Read by id alone."""
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from parley.dynamodb import Dynamo, ItemPage
 from parley.store.cassandra import inspection as cassandra_inspection
 from parley.store.cassandra import record_rows as cassandra_records
 from parley.store.cassandra import transfer as cassandra_transfer
+from parley.store.dynamodb.driver import Dynamo, ItemPage
 from parley.store.sqlite import inspection, transfer
 from tests.contracts.cassandra_engine import end_shared_connection
 from tests.contracts.engines import ENGINES, Engine, SqliteEngine

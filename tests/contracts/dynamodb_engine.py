@@ -12,12 +12,12 @@ from redis import Redis
 
 from parley.clock import wall_clock
 from parley.cluster.calls import SignedCalls
-from parley.dynamodb import DEADLINE_SECONDS, Dynamo, Item, from_item, number, to_item
 from parley.ids import EVENT, Ids
-from parley.sequencing.dynamodb import DynamoAllocator
 from parley.sequencing.redis import RedisAllocator, key_of
 from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
+from parley.store.dynamodb.allocator import DynamoAllocator
+from parley.store.dynamodb.driver import DEADLINE_SECONDS, Dynamo, Item, from_item, number, to_item
 from parley.store.dynamodb.schema import MARK, SCHEMA, TABLES, Table, create_tables
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.ports import Allocator

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from parley.dynamodb import Fault, Faults, Item, Request, Response, Send
+from parley.store.dynamodb.driver import Fault, Faults, Item, Request, Response, Send
 from tests.contracts.dynamodb_engine import DynamoOpenStore
 
 

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from parley.dynamodb import Item, Request, Response, Send
 from parley.store.dynamodb.bundles import all_unbundled, span_of
+from parley.store.dynamodb.driver import Item, Request, Response, Send
 from parley.store.dynamodb.schema import MESSAGES
 from tests.contracts.acting import add_group, add_people
 from tests.contracts.dynamodb_engine import DynamoOpenStore

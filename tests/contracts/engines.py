@@ -21,8 +21,10 @@ from parley.records.account_admin import AccountAdmin
 from parley.records.accounts import Accounts
 from parley.records.attachments import Attachments
 from parley.records.deliveries import DeliveryRecords
+from parley.records.invitations import Invitations
 from parley.records.kinds import Kinds
 from parley.records.push import PushRecords
+from parley.records.relations import Relations
 from parley.records.sessions import Sessions
 from parley.store import ports
 from parley.store.folder import DATABASE_NAME
@@ -80,6 +82,16 @@ class OpenStore(ports.Store, Protocol):
     @property
     def records(self) -> ports.Records:
         """The tables of records."""
+        ...
+
+    @property
+    def relations(self) -> Relations:
+        """The contacts and blocks of people."""
+        ...
+
+    @property
+    def invitations(self) -> Invitations:
+        """Who was invited to chats."""
         ...
 
     @property

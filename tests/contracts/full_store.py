@@ -7,7 +7,9 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.clock import MS_PER_DAY, iso
+from parley.core.deliveries import DeadLetter, DeliveryEvent, LaneClaim, Selection, Webhook
 from parley.core.marks import AmendmentNote
+from parley.core.push_devices import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.model import (
     AccountState,
     Action,
@@ -24,8 +26,6 @@ from parley.model import (
     Scope,
     Session,
 )
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LaneClaim, Selection, Webhook
-from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.store.rows import ChatRetention
 from parley.store.tables import TABLES, RecordTable
 from tests.contracts.acting import (
@@ -256,8 +256,8 @@ def _sample(found: msgspec.inspect.Type, number: int) -> Any:
             return _sample(next(known), number)
         case msgspec.inspect.VarTupleType(item_type=item) | msgspec.inspect.ListType(item_type=item):
             return [_sample(item, number)]
-        case msgspec.inspect.DictType():
-            return {"phone": number}
+        case msgspec.inspect.DictType(value_type=value):
+            return {"phone": _sample(value, number)}
         case msgspec.inspect.IntType():
             return number
         case msgspec.inspect.BoolType():

@@ -8,7 +8,7 @@ from parley.clock import Clock
 from parley.errors import Refusal, Refused
 from parley.model import Appended, Draft, Kind, Outcome
 from parley.records.amendments import Amendments
-from parley.records.chat_settings import Retentions
+from parley.records.chat_settings import SettingsOfChats
 from parley.sending.amended_log import AmendedLog
 from parley.sending.answers import Done
 from parley.sending.message_actions import MessageActions
@@ -42,7 +42,7 @@ def make_life(engine: Engine, clock: Clock) -> MessageActions:
         directory=engine.directory,
         sender=sender,
         amendments=Amendments(engine.records),
-        retentions=Retentions(engine.records),
+        settings=SettingsOfChats(engine.records),
         bodies=bodies,
         clock=clock,
     )
@@ -65,7 +65,7 @@ class LifeWorld:
             directory=store.directory,
             sender=self.sender,
             amendments=Amendments(engine.records),
-            retentions=Retentions(engine.records),
+            settings=SettingsOfChats(engine.records),
             bodies=self.bodies,
             clock=store.clock,
             window_seconds=window_seconds,

@@ -11,8 +11,10 @@ from parley.records.account_admin import AccountAdmin
 from parley.records.accounts import Accounts
 from parley.records.attachments import Attachments
 from parley.records.deliveries import DeliveryRecords
+from parley.records.invitations import Invitations
 from parley.records.kinds import Kinds
 from parley.records.push import PushRecords
+from parley.records.relations import Relations
 from parley.records.sessions import Sessions
 from parley.store.check import check
 from parley.store.invariants import Findings
@@ -20,12 +22,10 @@ from parley.store.ports import (
     Cursors,
     Directory,
     Engine,
-    Invitations,
     Log,
     MemberStates,
     Overviews,
     Records,
-    Relations,
     Store,
 )
 from parley.store.recovery import recover
@@ -107,11 +107,11 @@ class PortsOfStore(ABC):
 
     @property
     def relations(self) -> Relations:
-        return self.store.relations
+        return self.kinds.relations
 
     @property
     def invitations(self) -> Invitations:
-        return self.store.invitations
+        return self.kinds.invitations
 
     @property
     def deliveries(self) -> DeliveryRecords:

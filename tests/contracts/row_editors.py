@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import structs
 
-from parley.dynamodb import Item, from_item, to_item
 from parley.model import Role
 from parley.store.dynamodb.bundles import BUNDLE, span_of, unbundled
+from parley.store.dynamodb.driver import Item, from_item, to_item
 from parley.store.dynamodb.entries import put_entry
 from parley.store.dynamodb.schema import TABLES, device_key
 from parley.wire.frames import Entry

@@ -115,7 +115,11 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_chats_are_listed_oldest_first",
         "test_members_are_listed_as_they_joined",
     ),
-    "test_operated_chats": ("test_chats_are_found", "test_a_chat_and_its_members_are_seen"),
+    "test_operated_chats": (
+        "test_chats_are_found",
+        "test_a_chat_and_its_members_are_seen",
+        "test_an_operator_acts_in_the_name_of_whoever_is_there",
+    ),
     "test_log_hashes": (
         "test_the_nearest_stored_hash_is_found",
         "test_stored_hashes_are_durable_and_may_be_written_again",

@@ -52,7 +52,11 @@ def dying(store: OpenStore, at: int, *, is_done: bool) -> tuple[Accounts, Accoun
     records: Any = CutShort(store, at, is_done=is_done)
     raised = RaisedLater(records, EMBEDDED_SECONDS)
     accounts = Accounts(records, store.directory, raised)
-    return accounts, AccountAdmin(records, store.directory, accounts), Sessions(records, raised)
+    return (
+        accounts,
+        AccountAdmin(records, store.directory, accounts, store.engine.inspection),
+        Sessions(records, raised),
+    )
 
 
 @pytest.mark.parametrize("is_done", [False, True])

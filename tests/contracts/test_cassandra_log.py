@@ -12,6 +12,7 @@ import pytest
 from parley.errors import ConfigError, StoreUnavailable
 from parley.ids import Ids
 from parley.model import Action, Appended, Relation, Role
+from parley.records.kinds import Kinds
 from parley.store.cassandra.allocator import CassandraAllocator
 from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.connection import Address, CassandraConnection, Statement
@@ -226,7 +227,8 @@ async def test_a_block_ends_an_addition_that_has_begun() -> None:
                 def set_block() -> None:
                     async def work() -> None:
                         async with one.operator() as beside:
-                            await beside.relations.set_relation(ben, ann, Relation.BLOCK, "2026-01-01")
+                            relations = Kinds(beside, two.clock).relations
+                            await relations.set_relation(ben, ann, Relation.BLOCK, "2026-01-01")
 
                     asyncio.run(work())
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from parley.records.dead_letters import NOTE_MS, DeadLetters
-from parley.store.delivery.rows import (
+from parley.core.deliveries import (
     HISTORY_EVENTS_MAX,
     DeadLetter,
     DeliveryEvent,
@@ -15,6 +14,7 @@ from parley.store.delivery.rows import (
     pending_line,
     queue_line,
 )
+from parley.records.dead_letters import NOTE_MS, DeadLetters
 from parley.store.tables import DEAD_LETTERS, PENDING_LETTERS, QUEUED_LETTERS, PutRecord
 from tests.contracts.engines import Engine
 

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from parley.dynamodb import Fault
 from parley.model import AccountState, Action
+from parley.store.dynamodb.driver import Fault
 from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import conflict, timeout_done
 from tests.contracts.acting import (

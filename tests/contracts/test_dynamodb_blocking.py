@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from parley.dynamodb import Fault
 from parley.errors import OutcomeUnknown, Refused, StoreError
-from parley.model import ChatType, Draft
+from parley.model import ChatType, Draft, Relation
+from parley.store.dynamodb.driver import Fault
 from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import (
     RandomFaults,
@@ -31,11 +31,13 @@ from tests.contracts.acting import (
     told,
     unblock,
 )
-from tests.contracts.dynamodb_nodes import Held, On, item
+from tests.contracts.dynamodb_nodes import Held, On
 from tests.contracts.dynamodb_world import ENGINES, MODES, Node, close_all, world
 from tests.harness.fault_plans import Planned
 
 WRITE = "TransactWriteItems"
+SAY = "PutItem"
+"""What a person says is one record."""
 SHARES = {
     "throttle": 0.03,
     "transact_conflict": 0.05,
@@ -60,8 +62,8 @@ async def opens(node: Node, creator: str, other: str) -> str:
     return chat.chat_id
 
 
-async def blocks_held(node: Node) -> object:
-    return (await item(node, "records_people", partition=node.ann, place="-")).get("block_count")
+async def blocks_held(node: Node) -> int:
+    return len(await node.relations.related(node.ann, Relation.BLOCK, "", 10))
 
 
 # What is under way
@@ -146,7 +148,7 @@ async def test_a_chat_on_its_way_from_another_node_is_refused(mode: str) -> None
 async def test_a_block_finds_the_chat_that_came_first(mode: str) -> None:
     """When the chat is opened while the block is on its way, the block holds in it."""
     async with held(mode) as (one, two):
-        one.faults.now = write = Held(WRITE)
+        one.faults.now = write = Held(SAY, "records_consents")
         blocking = asyncio.create_task(block(one, one.ann, one.ben))
         await write.reached.wait()
         chat = await opens(two, one.ben, one.ann)
@@ -179,11 +181,11 @@ async def test_a_block_gets_through_faults(mode: str, fault: Fault) -> None:
     """A lost answer, a conflict and throttling all end in one block, and so does its end."""
     async with held(mode) as (one, two):
         chat = await talking(one, two)
-        one.faults.now = Planned(TransactWriteItems=[fault, None, fault])
+        one.faults.now = Planned(PutItem=[fault], TransactWriteItems=[fault], UpdateItem=[fault])
         await block(one, one.ann, one.ben)
         assert await code_of(two, message(chat, one.ben)) == "blocked"
         assert await blocks_held(one) == 1
-        one.faults.now = Planned(TransactWriteItems=[fault])
+        one.faults.now = Planned(DeleteItem=[fault], TransactWriteItems=[fault], UpdateItem=[fault])
         await unblock(one, one.ann, one.ben)
         assert told(await outcome(two, message(chat, one.ben))) == "stored"
         assert (await blocks_held(one), one.breaches()) == (0, [])
@@ -191,11 +193,12 @@ async def test_a_block_gets_through_faults(mode: str, fault: Fault) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", [timeout_done, timeout_not_done])
-async def test_a_block_that_was_not_answered_is_repeated(mode: str, fault: Fault) -> None:
-    """Whether it was done or not, whoever repeats it has one block, and ends it once."""
+@pytest.mark.parametrize("write", [SAY, WRITE])
+async def test_a_block_that_was_not_answered_is_repeated(mode: str, fault: Fault, write: str) -> None:
+    """Whether the record, or what ends appends under way, was lost: who repeats it has one block, once."""
     async with held(mode) as (one, two):
         chat = await talking(one, two)
-        one.faults.now = On(fault, WRITE)
+        one.faults.now = On(fault, write)
         with pytest.raises(OutcomeUnknown):
             await block(one, one.ann, one.ben)
         one.faults.now = None

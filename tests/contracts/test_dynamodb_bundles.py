@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from bench.dynamodb.pricing import write_units
-from parley.dynamodb import ConditionFailed, Fault, Item, Request, Response, Send
 from parley.errors import STORE_DAMAGED, StoreDamaged
 from parley.model import Appended, Draft, Outcome
 from parley.store import compared_overviews
 from parley.store.dynamodb import overview, scans
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
 from parley.store.dynamodb.bundles import BUNDLE_BYTES_MAX, BUNDLED_MAX, put_entries, unbundled
+from parley.store.dynamodb.driver import ConditionFailed, Fault, Item, Request, Response, Send
 from parley.store.dynamodb.entries import NEW_POSITION
 from parley.store.dynamodb.schema import COUNTERS, KEYS, MESSAGES
 from parley.store.recovery import recover

@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
-from parley.dynamodb import Fault
 from parley.errors import Refused
 from parley.model import Action, ChatType, Privacy, Relation
 from parley.store.dynamodb.directory import MEMBERS_AT_ONCE_MAX
+from parley.store.dynamodb.driver import Fault
 from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import conflict, timeout_done
 from tests.contracts.acting import add_contact, add_group, add_people, block, change, outcome, stored, told
@@ -19,6 +19,8 @@ from tests.contracts.test_invitations import acceptance, invite, waiting_for
 from tests.harness.fault_plans import Planned
 
 WRITE = "TransactWriteItems"
+SAY = "PutItem"
+"""What a person says is one record."""
 held = partial(world, seal_after_ms=SEAL_AFTER_MS)
 
 
@@ -107,12 +109,28 @@ async def test_a_withdrawn_invitation_is_not_accepted_from_another_node(mode: st
         assert await one.directory.role(chat, one.ann) is None
 
 
+async def test_a_first_block_counts_although_its_node_died() -> None:
+    """It was stored and not answered: whoever decides about an addition then reads it."""
+    async with held("atomic") as (one, two):
+        (eve,) = await add_people(one, "eve")
+        chat = await add_group(two, eve)
+        one.faults.now = saying = Held(SAY, "records_consents")
+        blocking = asyncio.create_task(block(one, one.ann, eve))
+        await saying.reached.wait()
+        one.faults.now = dying = Held("UpdateItem")
+        saying.release()
+        await dying.reached.wait()
+        assert await adding(two, chat, eve, one.ann) == "blocked"
+        blocking.cancel()
+        await asyncio.gather(blocking, return_exceptions=True)
+
+
 async def test_an_invitation_on_its_way_meets_the_block() -> None:
     """An invitation that was ready before the block and arrives after its answer is refused."""
     async with held("atomic") as (one, two):
         (eve,) = await add_people(one, "eve")
         chat = await add_group(one, eve)
-        two.faults.now = write = Held(WRITE)
+        two.faults.now = write = Held(SAY, "records_consents")
         inviting = asyncio.create_task(invite(two, chat, one.ann, eve))
         await write.reached.wait()
         await block(one, one.ann, eve)
@@ -126,7 +144,7 @@ async def test_an_invitation_on_its_way_meets_the_member() -> None:
     async with held("atomic") as (one, two):
         (eve,) = await add_people(one, "eve")
         chat = await add_group(one, eve)
-        two.faults.now = write = Held(WRITE)
+        two.faults.now = write = Held(SAY, "records_consents")
         inviting = asyncio.create_task(invite(two, chat, one.ann, eve))
         await write.reached.wait()
         await stored(one, change(chat, eve, Action.JOINED, one.ann))
@@ -141,10 +159,10 @@ async def test_invitations_get_through_faults(fault: Fault) -> None:
     async with held("atomic") as (one, two):
         (eve,) = await add_people(one, "eve")
         chat = await add_group(one, eve)
-        one.faults.now = Planned(TransactWriteItems=[fault])
+        one.faults.now = Planned(PutItem=[fault, fault], UpdateItem=[fault])
         assert await invite(one, chat, one.ann, eve) == "invited"
         assert await waiting_for(two, one.ann) == [chat]
-        one.faults.now = Planned(TransactWriteItems=[fault])
+        one.faults.now = Planned(DeleteItem=[fault, fault], UpdateItem=[fault])
         await one.invitations.end(one.ann, chat)
         assert await waiting_for(two, one.ann) == []
         assert one.breaches() == []

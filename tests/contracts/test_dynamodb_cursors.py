@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from parley.clock import iso
-from parley.dynamodb import Fault, Item, Request, Response, Send
 from parley.errors import OutcomeUnknown, StoreError
 from parley.model import ReceiptKind
 from parley.store import buffered_cursors as cursors
+from parley.store.dynamodb.driver import Fault, Item, Request, Response, Send
 from parley.testing.dynamodb_faults import (
     conflict,
     throttle,

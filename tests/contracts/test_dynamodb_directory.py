@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from parley.dynamodb import Fault
 from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from parley.model import Action, ChatType, Role, StoredChat
 from parley.store.dynamodb.directory import MEMBERS_AT_ONCE_MAX
+from parley.store.dynamodb.driver import Fault
 from parley.testing.dynamodb_faults import conflict, throttle, timeout_done, timeout_not_done
 from tests.contracts.acting import add_people, change, listed, message, new_chat, outcome, stored, told
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from parley.dynamodb import Fault, Faults, Request, Response, Send
 from parley.errors import StoreUnavailable
 from parley.model import Action
 from parley.store.dynamodb import append, chat_state
 from parley.store.dynamodb.bundles import BUNDLE_BYTES_MAX
+from parley.store.dynamodb.driver import Fault, Faults, Request, Response, Send
 from parley.testing.dynamodb_faults import (
     conflict,
     server_error_done,

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from bench.dynamodb.pricing import write_units
-from parley.dynamodb import Fault, Request
 from parley.model import Action, Appended, Change, Draft
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
+from parley.store.dynamodb.driver import Fault, Request
 from parley.wire.limits import MESSAGE_BYTES_MAX
 from tests.contracts.acting import (
     change,

@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from parley.dynamodb import Item
 from parley.model import Action, Appended, Role
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
+from parley.store.dynamodb.driver import Item
 from parley.store.shared import SEAL_AFTER_MS
 from parley.wire.frames import Entry
 from tests.contracts.acting import (

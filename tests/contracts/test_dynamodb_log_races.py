@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from parley.dynamodb import Fault, Item, Request, Response, Send
 from parley.model import Appended
 from parley.store.dynamodb import atomic
+from parley.store.dynamodb.driver import Fault, Item, Request, Response, Send
 from parley.store.dynamodb.schema import COUNTERS
 from tests.contracts.acting import code_of, contents, message, outcome, read_all, said, told
 from tests.contracts.dynamodb_nodes import Counted, item

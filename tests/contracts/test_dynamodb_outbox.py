@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from parley.dynamodb import Fault, Faults, Request, Response, Send
 from parley.errors import StoreError
 from parley.store import published_marks
+from parley.store.dynamodb.driver import Fault, Faults, Request, Response, Send
 from parley.testing.dynamodb_faults import timeout_done, timeout_not_done
 from tests.contracts.acting import add_group, add_people, message, said, stored
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore

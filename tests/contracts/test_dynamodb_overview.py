@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from parley.dynamodb import Request, Response, Send
 from parley.model import Action, Head
 from parley.store import compared_overviews
 from parley.store.compared_overviews import decode_token
 from parley.store.dynamodb import overview
+from parley.store.dynamodb.driver import Request, Response, Send
 from tests.contracts.acting import (
     add_group,
     add_people,

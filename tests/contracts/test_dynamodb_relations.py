@@ -5,14 +5,13 @@ import asyncio
 import pytest
 
 from parley.clock import iso
-from parley.dynamodb import Fault, Item
 from parley.errors import Refused
-from parley.model import Relation, User, Visibility
-from parley.store.dynamodb import relations
+from parley.model import MemberSettings, Relation, User
+from parley.store.dynamodb.driver import Fault
 from parley.store.rules import RELATIONS_MAX
 from parley.store.tables import PEOPLE, KeptPerson
 from parley.testing.dynamodb_faults import conflict, throttle, timeout_done, timeout_not_done
-from tests.contracts.acting import add_contact, add_direct, add_group, add_people, block
+from tests.contracts.acting import add_contact, add_direct, add_group, add_people
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
 from tests.contracts.dynamodb_nodes import Counted, Later, nodes
 from tests.harness.fault_plans import Planned
@@ -33,8 +32,8 @@ async def add_crowd(store: DynamoOpenStore, count: int = CROWD) -> list[str]:
 # What it costs
 
 
-async def test_a_crowd_that_holds_nobody_is_read_once() -> None:
-    """Of people who have neither contacts nor blocks only their own items are read, 100 at once."""
+async def test_what_a_crowd_says_is_read_once() -> None:
+    """Of people without contacts their own items are read and what they say, 100 at once."""
     faults = Later()
     async with ATOMIC.opened(faults=faults) as store:
         (ann,) = await add_people(store, "ann")
@@ -43,7 +42,7 @@ async def test_a_crowd_that_holds_nobody_is_read_once() -> None:
         assert list(await store.relations.relationships(ann, crowd, acquainted=True)) == crowd
         assert list(await store.relations.visibility(crowd)) == crowd
         assert set(await store.relations.profiles(crowd)) == set(crowd)
-        assert counted.met == {("BatchGetItem", "records_people"): 9}
+        assert counted.met == {("BatchGetItem", "records_people"): 9, ("BatchGetItem", "records_consents"): 6}
 
 
 async def test_strangers_of_somebody_without_chats_cost_no_more() -> None:
@@ -55,7 +54,11 @@ async def test_strangers_of_somebody_without_chats_cost_no_more() -> None:
         faults.now = counted = Counted()
         found = await store.relations.relationships(ann, crowd)
         assert not any(at.is_acquainted for at in found.values())
-        assert counted.met == {("BatchGetItem", "records_people"): 3, ("Query", "delivery_state"): 1}
+        assert counted.met == {
+            ("BatchGetItem", "records_people"): 3,
+            ("BatchGetItem", "records_consents"): 3,
+            ("Query", "delivery_state"): 1,
+        }
 
 
 async def test_only_who_is_not_acquainted_otherwise_is_looked_for() -> None:
@@ -73,46 +76,27 @@ async def test_only_who_is_not_acquainted_otherwise_is_looked_for() -> None:
         assert [user_id for user_id, at in found.items() if at.is_acquainted] == [ben, cem, dan]
         assert counted.met == {
             ("BatchGetItem", "records_people"): 1,
-            ("Query", "relations"): 1,
-            ("BatchGetItem", "relations"): 1,
+            ("BatchGetItem", "records_consents"): 1,
+            ("GetItem", "records_contacts"): 1,
+            ("Query", "records_contacts"): 1,
             ("BatchGetItem", "direct_chats"): 1,
             ("Query", "delivery_state"): 1 + 1 + len(crowd),
         }
 
 
-@pytest.mark.parametrize("per_unit", [0, 1_000])
-async def test_a_viewers_relations_are_the_same_however_they_are_read(
-    per_unit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One by one, or all that lie together: whichever costs less."""
-    monkeypatch.setattr(relations, "RELATIONS_PER_UNIT", per_unit)
-    async with ATOMIC.opened() as store:
-        ann, ben, cem, dan = await add_people(store, "ann", "ben", "cem", "dan")
-        await add_contact(store, ann, ben)
-        await block(store, ann, cem)
-        found = await store.relations.relationships(ann, [ben, cem, dan])
-        assert [at.is_contact for at in found.values()] == [True, False, False]
-        assert [at.is_blocked for at in found.values()] == [False, True, False]
-
-
-async def test_blocks_are_found_behind_many_contacts() -> None:
-    """Pages that hold only the other relation are read on, until there are enough."""
-    async with ATOMIC.opened() as store:
+async def test_a_chat_asks_nothing_of_people_who_have_said_nothing() -> None:
+    """Only who has a revision may have said anything: a chat of many costs no request more for it."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
         (ann,) = await add_people(store, "ann")
-        crowd = await add_crowd(store)
-        rows: list[Item] = [
-            {"user_id": ann, "other_id": other, "contact_since": iso(store.clock())} for other in crowd
-        ]
-        await store.store.dynamo.batch_put("relations", rows)
-        for other in (crowd[-1], crowd[-2], crowd[0]):
-            await block(store, ann, other)
-        held = await store.relations.related(ann, Relation.BLOCK, "", 2)
-        assert [one.user_id for one in held] == [crowd[0], crowd[-2]]
-        rest = await store.relations.related(ann, Relation.BLOCK, crowd[-2], 2)
-        assert [one.user_id for one in rest] == [crowd[-1]]
-        assert len(await store.relations.related(ann, Relation.CONTACT, "", 1_000)) == CROWD
-        blocked = frozenset([crowd[0], crowd[-1], crowd[-2]])
-        assert await store.relations.visibility([ann]) == {ann: Visibility(True, blocked)}
+        crowd = await add_crowd(store, 30)
+        faults.now = counted = Counted()
+        await add_group(store, ann, *crowd)
+        assert counted.met == {
+            ("BatchGetItem", "users"): 1,
+            ("Query", "delivery_state"): 31,
+            ("TransactWriteItems", ""): 1,
+        }
 
 
 # Many at once
@@ -158,10 +142,8 @@ async def test_who_cannot_exist_is_related_to_nobody(odd: str) -> None:
             assert await store.relations.related(odd, relation, "", 10) == []
         assert set(await store.relations.relationships(odd, [ann, odd])) == {ann}
         assert (await store.relations.visibility([odd]), await store.relations.profiles([odd])) == ({}, {})
-        assert (await store.member_states.cursors(odd), await store.member_states.muted_until(odd, odd)) == (
-            [],
-            None,
-        )
+        assert await store.member_states.cursors(odd) == []
+        assert await store.member_states.settings(odd, [odd]) == {odd: MemberSettings()}
         await store.member_states.mute(odd, odd, None)
         await store.cursors.forget_device(odd, "phone")
         store.accounts.note_seen(odd, store.clock())

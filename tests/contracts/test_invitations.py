@@ -11,8 +11,6 @@ from parley.wire.limits import INVITATION_DAYS
 from tests.contracts.acting import add_group, add_people, block, change, outcome, stored, told
 from tests.contracts.engines import Engine, OpenStore
 
-STORES = ("parley.store.sqlite", "parley.store.dynamodb", "parley.store.cassandra", "tests.memory")
-
 
 def invitation(
     store: OpenStore, chat: str, user_id: str, by: str, role: Role = Role.MEMBER, age_ms: int = 0
@@ -184,9 +182,7 @@ async def test_inviting_again_renews(engine: Engine) -> None:
 
 async def test_one_inviter_cannot_fill_the_list(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond a few pending invitations of one person to another, more are refused; a renewal is not."""
-    for module in STORES:
-        name = "people" if module == "tests.memory" else "invitations"
-        monkeypatch.setattr(f"{module}.{name}.INVITATIONS_PER_INVITER_MAX", 2)
+    monkeypatch.setattr("parley.records.invitations.INVITATIONS_PER_INVITER_MAX", 2)
     async with engine.opened() as store:
         eve, ann, ben = await add_people(store, "eve", "ann", "ben")
         chats = [await add_group(store, eve, ben) for _ in range(3)]
@@ -198,9 +194,7 @@ async def test_one_inviter_cannot_fill_the_list(engine: Engine, monkeypatch: pyt
 
 async def test_the_oldest_invitation_makes_room(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many wait for a person; one more ends the oldest, and says which."""
-    for module in STORES:
-        name = "people" if module == "tests.memory" else "invitations"
-        monkeypatch.setattr(f"{module}.{name}.INVITATIONS_MAX", 2)
+    monkeypatch.setattr("parley.records.invitations.INVITATIONS_MAX", 2)
     async with engine.opened() as store:
         eve, ann = await add_people(store, "eve", "ann")
         chats = [await add_group(store, eve) for _ in range(3)]

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, Webhook
+from parley.core.deliveries import DeliveryEvent, Lane, LaneClaim, Webhook
 from tests.contracts.engines import Engine
 
 CLAIM = LaneClaim("t1", 5_000)

@@ -279,7 +279,7 @@ async def test_an_older_mark_changes_nothing(engine: Engine) -> None:
         _, ben, chat = await two_people(store)
         amendments = LifeWorld(store).amendments
         newer = reaction_mark(chat, 1, ben, "x", 7, is_on=False)
-        for mark in (newer, reaction_mark(chat, 1, ben, "x", 5, is_on=True), newer):
+        for mark in (newer, newer, reaction_mark(chat, 1, ben, "x", 5, is_on=True)):
             await amendments.mark([mark])
         await amendments.mark([edit_mark(chat, 1, 3), edit_mark(chat, 2, 4)])
         assert await amendments.marks(chat, 1) == [edit_mark(chat, 1, 3), newer]
@@ -306,6 +306,16 @@ async def test_an_entry_is_replaced_only_if_it_is_what_was_read(engine: Engine) 
         assert await entries.replace(chat, {1: Replaced(after=two, before=read)}) == [1]
         assert await entries.replace(chat, {1: Replaced(after=three, before=read)}) == []
         assert (await store.log.read(chat, 0, 1)).entries == [two]
+
+
+async def test_an_older_edit_window_changes_nothing(engine: Engine) -> None:
+    """By the entries that say it: nodes may note them in another order."""
+    async with engine.opened() as store:
+        settings = store.kinds.chat_settings
+        for seconds, at in ((60, 2), (None, 4), (30, 3)):
+            await settings.note_edit_window("chat_1", seconds, at)
+        (found,) = await settings.of(["chat_1"])
+        assert (found.edit_window_seconds, found.edit_window_at) == (None, 4)
 
 
 async def test_a_chat_may_have_an_edit_window_of_its_own(engine: Engine) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from parley.archive.manifest import SegmentEntry
 from parley.archive.reader import BLOCK_UNUSED_SECONDS_MAX, BlockCache
+from parley.core.deliveries import DeadLetter, LaneClaim
+from parley.core.push_devices import Provider, PushOutcome, RingOutcome
 from parley.model import Kind
-from parley.store.delivery.rows import DeadLetter, LaneClaim
-from parley.store.push.rows import Provider, PushOutcome, RingOutcome
 from parley.store.sqlite.database import Database
 from tests.contracts.acting import add_group, add_people, message, stored
 from tests.contracts.cold_world import ColdWorld

@@ -8,8 +8,8 @@ import apsw
 import pytest
 from structlog.testing import capture_logs
 
-from parley.dynamodb import Dynamo
 from parley.errors import ConfigError, ParleyError
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.schema import VERSION as DYNAMODB_VERSION
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite import moved, record_rows

@@ -7,11 +7,22 @@ from msgspec import structs
 
 from parley.chats.log_hasher import LogHasher
 from parley.chats.operated_chats import OperatedChats
+from parley.errors import ACCOUNT_DISABLED, FORBIDDEN
 from parley.gateway.chat_finder import ChatFinder
 from parley.gateway.engine_beside import EngineBeside
-from parley.model import ChatType, PersonDevices
+from parley.model import AccountState, Action, ChatType, Draft, PersonDevices
 from parley.store import ports
-from tests.contracts.acting import add_direct, add_group, add_people, new_chat, said
+from tests.contracts.acting import (
+    add_direct,
+    add_group,
+    add_people,
+    change,
+    code_of,
+    new_chat,
+    rename,
+    said,
+    stored,
+)
 from tests.contracts.engines import Engine, OpenStore
 
 T = TypeVar("T")
@@ -110,3 +121,27 @@ async def test_a_log_is_read_around_a_position(engine: Engine) -> None:
             page = await chats.log(chat, around, 3)
             assert (page.from_sequence, page.to_sequence) == (3, 5)
         assert (await chats.log(chat, None, 2)).from_sequence == 7
+
+
+async def test_an_operator_acts_in_the_name_of_whoever_is_there(engine: Engine) -> None:
+    """Neither a disabled account nor the rules of posting stand in the way; the last owner may be removed."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chat = await add_group(store, ann, ben)
+        await store.account_admin.set_state(ann, AccountState.DISABLED, "")
+        assert await code_of(store, rename(chat, ann, "mine")) == ACCOUNT_DISABLED.code
+        assert (await stored(store, by_operator(rename(chat, ann, "kind")))).sequence == 1
+        assert await code_of(store, change(chat, ben, Action.REMOVED, ann)) == FORBIDDEN.code
+        last = by_operator(change(chat, ann, Action.REMOVED, ann))
+        assert await code_of(store, last) == FORBIDDEN.code
+        assert (await stored(store, by_operator(change(chat, ann, Action.REMOVED, ben)))).sequence == 2
+        assert (await stored(store, last)).sequence == 3
+        assert await store.directory.member_count(chat) == 0
+        found = await store.directory.chat(chat)
+        assert found is not None
+        assert found.title == "kind"
+        assert store.breaches() == []
+
+
+def by_operator(draft: Draft) -> Draft:
+    return structs.replace(draft, by_operator=True)

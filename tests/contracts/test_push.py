@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from parley.model import Fanout
-from parley.store.push.rows import (
+from parley.core.push_devices import (
     DEVICES_PER_PERSON_MAX,
     Provider,
     PushDevice,
     PushOutcome,
     RingOutcome,
 )
+from parley.model import Fanout
 from tests.contracts.acting import add_group, add_people
 from tests.contracts.engines import ENGINES, Engine
 

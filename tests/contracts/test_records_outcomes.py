@@ -8,10 +8,10 @@ import apsw
 import pytest
 import structlog
 
-from parley.dynamodb import Fault, Request, Response, Send
 from parley.errors import OutcomeUnknown, StoreError
 from parley.model import Link
 from parley.store.cassandra.connection import Statement
+from parley.store.dynamodb.driver import Fault, Request, Response, Send
 from parley.store.ports import Records
 from parley.store.sqlite import writer
 from parley.store.tables import API_TOKENS, LINKS, ONE_LIST, PutRecord, RecordChange, RemoveRecord, listed

@@ -1,4 +1,4 @@
-"""The `Relations` port: contacts and blocks. `test_blocking` has what a block forbids."""
+"""Contacts and blocks. `test_blocking` has what a block forbids."""
 
 import pytest
 from msgspec.structs import replace
@@ -6,7 +6,9 @@ from msgspec.structs import replace
 from parley.clock import iso
 from parley.errors import Refused
 from parley.model import Action, Privacy, RelatedUser, Relation, Relationship, Visibility
+from parley.records.relations import COUNTED_AGAIN_AFTER_MS
 from parley.store.rules import RELATIONS_MAX
+from parley.store.tables import CONSENTS
 from tests.contracts.acting import (
     add_contact,
     add_direct,
@@ -152,6 +154,25 @@ async def test_relations_are_limited(
         await store.relations.set_relation(ann, others[2], relation, now)
         held = await store.relations.related(ann, relation, "", 10)
         assert [related.user_id for related in held] == sorted(others[1:])
+
+
+async def test_a_count_that_a_crash_left_too_high_is_corrected(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted before it was written: who meets the limit counts again, if nobody may still be writing."""
+    monkeypatch.setitem(RELATIONS_MAX, Relation.CONTACT, 2)
+    async with engine.opened() as store:
+        ann, ben, cem = await add_people(store, "ann", "ben", "cem")
+        await add_contact(store, ann, ben)
+        said = (await store.kinds.consents.of([ann]))[ann]
+        await store.records.load(CONSENTS, [replace(said, contacts=2)])
+        with pytest.raises(Refused):
+            await add_contact(store, ann, cem)
+        store.clock.advance(COUNTED_AGAIN_AFTER_MS)
+        await add_contact(store, ann, cem)
+        with pytest.raises(Refused):
+            await add_contact(store, ann, ann)
+        assert len(await store.relations.related(ann, Relation.CONTACT, "", 10)) == 2
 
 
 # Regards

@@ -6,12 +6,12 @@ from collections import defaultdict
 import msgspec
 import pytest
 
+from parley.core.deliveries import DeadLetter, LetterStatus, Selection
 from parley.core.retry import DeliveryFailure, RetryPolicy
 from parley.delivery import replays
 from parley.delivery.ports import Delivery, DeliveryKind
 from parley.delivery.replays import Replays
 from parley.model import Persisted
-from parley.store.delivery.rows import DeadLetter, LetterStatus, Selection
 from parley.wire.frames import Entry
 from tests.contracts.engines import Engine
 from tests.contracts.test_dead_letters import ASKED, letter

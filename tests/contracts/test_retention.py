@@ -69,7 +69,7 @@ async def test_a_person_is_erased_from_both_tiers(engine: Engine, tmp_path: Path
             await cold.run()
             await store.log.append([message(chat, ann, f"ann secret late {at}") for at in range(3)])
         before = await synced(cold.log, chat)
-        report = await retention_of(store, cold).erase_person(ann)
+        report = await retention_of(store, cold).erase(ann)
         assert report.bodies == sum(b"ann secret" in (wire or b"") for _, wire in before)
         after = await synced(cold.log, chat)
         for (_, old), (_, new) in zip(before, after, strict=True):
@@ -81,7 +81,7 @@ async def test_a_person_is_erased_from_both_tiers(engine: Engine, tmp_path: Path
             else:
                 assert (now.content, now.deleted, now.message_id) == ("", True, was.message_id)
         assert b"ann secret" not in all_content(cold)
-        assert (await retention_of(store, cold).erase_person(ann)).bodies == 0
+        assert (await retention_of(store, cold).erase(ann)).bodies == 0
         await cold.run()
         verified = await cold.verify()
         assert (verified.faults, await synced(cold.log, chat)) == ([], after)
@@ -97,7 +97,7 @@ async def test_erased_bodies_are_in_no_file(tmp_path: Path) -> None:
         cold = ColdWorld(store, tmp_path)
         await cold.run()
         await store.log.append([message(chat, ann, f"ann secret late {at}") for at in range(3)])
-        await retention_of(store, cold).erase_person(ann)
+        await retention_of(store, cold).erase(ann)
         assert b"ann secret" not in raw_bytes(tmp_path)
         assert b"ann secret" not in all_content(cold)
         assert (tmp_path / DATABASE_NAME).is_file()
@@ -112,7 +112,7 @@ async def test_only_segments_with_such_bodies_are_rewritten(engine: Engine, tmp_
         await store.log.append([message(chat, ben, f"ben later {at}") for at in range(3)])
         await cold.run()
         first, second = cold.segments()
-        await retention_of(store, cold).erase_person(ann)
+        await retention_of(store, cold).erase(ann)
         assert second in cold.segments()
         assert first not in cold.segments()
         assert (await cold.verify()).faults == []
@@ -126,7 +126,7 @@ async def test_entries_that_share_an_item_across_the_border(engine: Engine, tmp_
         cold = ColdWorld(store, tmp_path)
         await cold.run()
         assert (await cold.mark(chat)).trimmed_through == 5
-        await retention_of(store, cold).erase_person(ann)
+        await retention_of(store, cold).erase(ann)
         page = await store.log.read_before(chat, 2 * MESSAGES + 1, 100)
         assert not [wire for wire in page.entries if b"ann secret" in wire]
         assert (await cold.verify()).faults == []
@@ -140,7 +140,7 @@ async def test_erasure_on_s3(tmp_path: Path) -> None:
         cold = ColdWorld(store, tmp_path, objects=objects)
         await cold.run()
         old = [one.key for one in await objects.find("chats/") if one.key.endswith(".seg")]
-        await retention_of(store, cold).erase_person(ann)
+        await retention_of(store, cold).erase(ann)
         new = [one.key for one in await objects.find("chats/") if one.key.endswith(".seg")]
         assert set(old).isdisjoint(new)
         assert not any("ann" in body for body in await bodies(cold, chat))
@@ -157,7 +157,7 @@ async def test_an_archiver_at_work_brings_no_body_back(engine: Engine, tmp_path:
 
         def erase_meanwhile(label: str) -> None:
             if label == "archive_before_record" and not held:
-                held.append(asyncio.ensure_future(keeper.erase_person(ann)))
+                held.append(asyncio.ensure_future(keeper.erase(ann)))
 
         slow = ColdWorld(store, tmp_path, reach=erase_meanwhile)
         record = slow.tier.record
@@ -226,13 +226,13 @@ async def test_a_hold_keeps_everything(engine: Engine, tmp_path: Path) -> None:
         store.clock.advance(10 * MS_PER_DAY)
         keeper = retention_of(store, None, days=7)
         await store.kinds.retentions.decide(chat, ChatRetention(days=1, is_held=True))
-        for report in (await keeper.apply(), await keeper.erase_person(ann)):
+        for report in (await keeper.apply(), await keeper.erase(ann)):
             assert (report.bodies, [(line.chat_id, line.is_held) for line in report.lines]) == (
                 0,
                 [(chat, True)],
             )
         await store.kinds.retentions.decide(chat, ChatRetention())
-        assert (await keeper.erase_person(ann)).bodies == MESSAGES
+        assert (await keeper.erase(ann)).bodies == MESSAGES
 
 
 async def test_segments_of_others_are_not_read(tmp_path: Path) -> None:

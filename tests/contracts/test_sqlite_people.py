@@ -12,11 +12,12 @@ import pytest
 import structlog
 
 from parley.errors import OutcomeUnknown, StoreError
-from parley.model import Privacy, ReceiptKind, Relation
+from parley.model import PersonConsent, Privacy, ReceiptKind, Relation
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite import cursors, overview, schema
-from parley.store.sqlite.relations import PEOPLE_PER_SLICE
-from parley.store.tables import API_TOKENS, AUDIT
+from parley.store.sqlite.directory import PEOPLE_PER_SLICE
+from parley.store.sqlite.records import KEYS_PER_SLICE
+from parley.store.tables import API_TOKENS, AUDIT, CONSENTS
 from parley.testing import faults
 from tests.contracts.acting import (
     add_contact,
@@ -46,9 +47,10 @@ async def test_a_block_by_another_program_counts(sqlite: SqliteEngine) -> None:
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_direct(store, ann, ben)
         await said(store, chat, ben, "before")
-        store.foreign("INSERT INTO relations VALUES (?, ?, NULL, 'now')", (ann, ben))
+        said_by_ann = CONSENTS.encode(PersonConsent(user_id=ann, blocks={ben: "now"})).decode()
+        store.foreign("INSERT INTO records VALUES ('consents', ?, '-', ?, 0, NULL)", (ann, said_by_ann))
         assert await code_of(store, message(chat, ben)) == "blocked"
-        store.foreign("DELETE FROM relations")
+        store.foreign("DELETE FROM records")
         assert told(await outcome(store, message(chat, ben))) == "stored"
 
 
@@ -60,7 +62,7 @@ async def test_a_relation_that_ended_leaves_no_row(sqlite: SqliteEngine) -> None
         await block(store, ann, ben)
         for relation in Relation:
             await store.relations.set_relation(ann, ben, relation, None)
-        assert store.foreign("SELECT * FROM relations") == []
+        assert store.foreign("SELECT * FROM records") == []
 
 
 async def test_a_block_beside_a_failing_job_counts(sqlite: SqliteEngine) -> None:
@@ -213,7 +215,7 @@ async def test_who_only_writes_does_not_make_overviews_slow(
 
 
 async def test_many_people_are_regarded_in_few_statements(sqlite: SqliteEngine) -> None:
-    """Each slice of people is one statement, and one more to look for shared chats."""
+    """Each slice of people is one statement, what they say is one, and one more looks for shared chats."""
     async with sqlite.opened() as store:
         ann, *others = await add_people(store, "ann", *(f"p{n}" for n in range(500)))
         await add_group(store, ann, *others[:250])
@@ -229,8 +231,8 @@ async def test_many_people_are_regarded_in_few_statements(sqlite: SqliteEngine) 
             found = await store.relations.relationships(ann, others, acquainted)
             assert len(found) == 500
         reader.exec_trace = None
-        slices = ceil(500 / PEOPLE_PER_SLICE)
-        assert len(statements) == slices + 2 * slices
+        people, said = ceil(500 / KEYS_PER_SLICE), ceil(501 / KEYS_PER_SLICE)
+        assert len(statements) == 2 * (people + said) + ceil(500 / PEOPLE_PER_SLICE)
 
 
 async def test_strangers_cost_the_same_however_many_chats_one_has(sqlite: SqliteEngine) -> None:
@@ -239,6 +241,7 @@ async def test_strangers_cost_the_same_however_many_chats_one_has(sqlite: Sqlite
         ann, *others = await add_people(store, "ann", *(f"p{n}" for n in range(50)))
         await add_group(store, *others)
         steps = []
+        await store.relations.relationships(ann, others)
         for chats in (1, 300):
             for _ in range(chats):
                 await add_group(store, ann)
@@ -279,6 +282,6 @@ def test_a_file_of_version_2_keeps_what_it_has(tmp_path: Path) -> None:
         assert connection.execute("SELECT read_up_to, muted_until FROM delivery_state").fetchall() == [
             (7, None)
         ]
-        assert connection.execute("SELECT count(*) FROM relations").get == 0
+        assert connection.execute("SELECT count(*) FROM records").get == 0
         found = connection.execute("SELECT last_seen_privacy, send_read_receipts FROM users").fetchall()
         assert found == [(Privacy.EVERYONE.value, 1)]

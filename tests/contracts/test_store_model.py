@@ -39,6 +39,7 @@ from parley.model import (
     Role,
     StoredChat,
 )
+from parley.records.kinds import Kinds
 from parley.sending.message_actions import MessageNow
 from parley.store.sqlite.log import SEAL_AFTER_MS
 from tests.contracts.acting import (
@@ -318,8 +319,8 @@ class StoreMachine(RuleBasedStateMachine):
     def block_or_unblock(self, one: int, step: int, is_block: bool) -> None:
         blocker, blocked = self.people[one], self.people[(one + step) % len(PEOPLE)]
         since = iso(self.store.clock()) if is_block else None
-        for store in (self.store, self.model.store):
-            self.run(store.relations.set_relation(blocker, blocked, Relation.BLOCK, since))
+        for kinds in self._kinds():
+            self.run(kinds.relations.set_relation(blocker, blocked, Relation.BLOCK, since))
 
     @rule(user=places, who_may_add=st.sampled_from(Privacy))
     def choose_who_may_add(self, user: int, who_may_add: Privacy) -> None:
@@ -335,8 +336,7 @@ class StoreMachine(RuleBasedStateMachine):
         if chat_id in self.model.chats:
             asked = Invitation(person, chat_id, self.people[by], role, iso(self.store.clock()))
             got, expected = [
-                self.run(answer_or_refusal(store.invitations.invite(asked)))
-                for store in (self.store, self.model.store)
+                self.run(answer_or_refusal(kinds.invitations.invite(asked))) for kinds in self._kinds()
             ]
             assert got == expected
             self._compare_invitations(person)
@@ -344,16 +344,16 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(chat=chat_numbers, user=places)
     def end_invitation(self, chat: int, user: int) -> None:
         chat_id, person = self.chat_id(chat), self.people[user]
-        got, expected = [
-            self.run(store.invitations.end(person, chat_id)) for store in (self.store, self.model.store)
-        ]
+        got, expected = [self.run(kinds.invitations.end(person, chat_id)) for kinds in self._kinds()]
         assert got == expected
         self._compare_invitations(person)
 
+    def _kinds(self) -> tuple[Kinds, Kinds]:
+        return self.store.kinds, Kinds(self.model.store, self.store.clock)
+
     def _compare_invitations(self, person: str) -> None:
         got, expected = [
-            self.run(store.invitations.of_user(person, "", CHATS_MAX))
-            for store in (self.store, self.model.store)
+            self.run(kinds.invitations.of_user(person, "", CHATS_MAX)) for kinds in self._kinds()
         ]
         assert got == expected
 

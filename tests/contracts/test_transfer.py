@@ -14,7 +14,7 @@ from parley.migration.copies import CopyRefused, CopyReport, StoreCopy
 from parley.model import Appended, Head
 from parley.store.maintenance import Transfer
 from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, Record
-from parley.store.tables import KeptKey
+from parley.store.tables import ServerKey
 from tests.contracts.acting import contents, message, read_all
 from tests.contracts.engines import Engine, MemoryEngine, OpenStore
 from tests.contracts.full_store import FullStore
@@ -83,11 +83,11 @@ async def test_a_copy_there_and_back_is_the_same_store(engine: Engine, mode: str
             assert store.breaches() == []
         assert there == back
         assert (there.entries, there.records["KeptPerson"]) == (16, 5)
-        assert (there.rules, there.holds, there.records["KeptErasure"]) == (1, 1, 1)
+        assert (there.rules, there.holds, there.records["PendingErasure"]) == (1, 1, 1)
         assert [there.records.get(kind) for kind in ("MessageMark", "AmendmentNote")] == [4, 1]
         async with transfer_of(first) as one, transfer_of(last) as another:
             mine, theirs = await all_records(one), await all_records(another)
-        assert [kind for kind in mine if kind != "KeptKey" and mine[kind] != theirs[kind]] == []
+        assert [kind for kind in mine if kind != "ServerKey" and mine[kind] != theirs[kind]] == []
 
 
 async def test_a_copied_store_goes_on(engine: Engine) -> None:
@@ -182,7 +182,7 @@ async def test_a_target_that_is_not_empty_is_refused(engine: Engine) -> None:
             await copied(first, store)
     async with in_memory() as first, engine.opened() as store:
         async with transfer_of(store) as transfer:
-            await transfer.put([KeptKey(name="vapid", value="x")])
+            await transfer.put([ServerKey(name="vapid", value="x")])
         with pytest.raises(CopyRefused, match="not empty"):
             await copied(first, store)
 
@@ -191,12 +191,12 @@ async def test_no_server_opens_half_a_copy(engine: Engine) -> None:
     """Until the copy is finished, the store is not served."""
     async with engine.opened() as store:
         async with transfer_of(store) as transfer:
-            await transfer.put([KeptKey(name=COPY_MARK, value=UNFINISHED + "{}")])
+            await transfer.put([ServerKey(name=COPY_MARK, value=UNFINISHED + "{}")])
         async with store.operator() as operator:
             with pytest.raises(ConfigError, match="not finished"):
                 await operator.open()
         async with transfer_of(store) as transfer:
-            await transfer.put([KeptKey(name=COPY_MARK, value="done")])
+            await transfer.put([ServerKey(name=COPY_MARK, value="done")])
         async with store.operator() as operator:
             await operator.open()
 

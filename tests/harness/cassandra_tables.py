@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count
 
+from parley.core.deliveries import Lane
 from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.connection import Address, CassandraConnection, Row
 from parley.store.cassandra.json_rows import JsonRows
 from parley.store.cassandra.log_rows import VOID
 from parley.store.cassandra.schema import LANES, LOG, UNPUBLISHED
-from parley.store.delivery.rows import Lane
 from parley.wire.codec import decode_entry
 from tests.harness.events import Stored, StoredVoid
 from tests.harness.tables import StoreTables, told_lanes

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from parley.dynamodb import Fault, Request
+from parley.store.dynamodb.driver import Fault, Request
 
 
 class Planned:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, cast
 
-from parley.dynamodb import Dynamo, Item, credentials_from
-from parley.store.delivery.rows import Lane
+from parley.core.deliveries import Lane
 from parley.store.dynamodb.bundles import all_unbundled
+from parley.store.dynamodb.driver import Dynamo, Item, credentials_from
 from parley.store.dynamodb.entries import VOID
 from parley.store.dynamodb.lanes import lane_in
 from parley.store.dynamodb.schema import CHATS, COUNTERS, LANES, MESSAGES

@@ -16,6 +16,7 @@ from parley.client import (
     connect,
     login,
     register,
+    server_info,
 )
 from parley.model import Notify, QuietHours
 from parley.wire.bodies import NewPushDevice
@@ -293,3 +294,24 @@ async def test_a_foreign_chat_does_not_open(server: ServerProcess) -> None:
             with pytest.raises(RequestRefused) as refusal:
                 await stranger.chat(asked).open()
             assert refusal.value.code == "not_a_member"
+
+
+async def test_a_page_as_a_reader_sees_it(server: ServerProcess) -> None:
+    """With reactions, replies and quotes; by position, message, time, and ids; and with names for all."""
+    ann, ben = await pair(server)
+    group = await new_group(server, [ann, ben])
+    async with client(server.url, ann) as me, client(server.url, ben) as other:
+        chat, theirs = me.chat(group), other.chat(group)
+        first = await chat.send("shall we?")
+        await theirs.react(first.message_id, "x")
+        reply = await theirs.send("yes", reply_to=first.message_id)
+        page = await chat.shown(around=first.message_id)
+        assert page.entries[0].reply_count == 1
+        assert isinstance(page.entries[0].reactions, list)
+        assert [one.reaction for one in page.entries[0].reactions] == ["x"]
+        assert (await chat.lookup([reply.message_id]))[0].replied == page.entries[-1].replied
+        assert (await chat.shown(at=first.created_at, limit=1)).entries[0].sequence == 1
+        name = (await other.me()).username
+        assert [one.user_id for one in await chat.members_called(name[:12])] == [ben.user_id]
+        assert [one.user_id for one in await me.people([ben.user_id, "user_0"])] == [ben.user_id]
+        assert (await server_info(server.url)).name == "Parley"

@@ -235,10 +235,6 @@ class MemoryMemberStates:
             )
         return found
 
-    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
-        state = self._tables.states.get((user_id, chat_id))
-        return None if state is None or state.left_at is not None else state.muted_until
-
     async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
         found = [device for device in self._tables.devices if device[0] == user_id]
         for device in () if dry else found:

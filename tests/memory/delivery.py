@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from parley.store.delivery.rows import (
+from parley.core.deliveries import (
     Lane,
     LaneClaim,
 )

@@ -19,8 +19,6 @@ from tests.memory.log import Hold, MemoryLog, hold_nothing
 from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
 from tests.memory.people import (
     MemoryDirectory,
-    MemoryInvitations,
-    MemoryRelations,
 )
 from tests.memory.records import MemoryRecords
 from tests.memory.tables import Tables
@@ -63,9 +61,7 @@ class MemoryStore:
         sequencing: str = "atomic",
         hold: Hold = hold_nothing,
     ) -> None:
-        self.relations = MemoryRelations(tables)
         self.directory = MemoryDirectory(tables)
-        self.invitations = MemoryInvitations(tables, clock)
         self.member_states = MemoryMemberStates(tables)
         self.records = MemoryRecords(tables)
         self.cursors = MemoryCursors(tables)

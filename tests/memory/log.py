@@ -46,6 +46,7 @@ from parley.model import (
     Role,
     StoredEntry,
 )
+from parley.store.consent import invitation_in
 from parley.store.entries import entry_of
 from parley.store.log_telemetry import (
     NOT_TRACED,
@@ -55,7 +56,7 @@ from parley.store.log_telemetry import (
     trace_heads,
     trace_races,
 )
-from parley.store.rules import STRAY_POSITIONS_MAX, expired_invitations
+from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_BYTES_MAX
@@ -229,10 +230,13 @@ class MemoryLog:
         )
 
     def _join_facts(self, actor_id: str, user_id: str, chat: ChatRecord) -> JoinFacts:
-        invitation = self._tables.invitations.get((user_id, chat.chat.chat_id))
-        is_pending = invitation is not None and invitation.invited_at > expired_invitations(self._clock())
-        invited_as = invitation.role if invitation is not None and is_pending else None
-        return self._tables.join_facts(actor_id, user_id, len(chat.members), invited_as)
+        said, chat_id = self._tables.said(user_id), chat.chat.chat_id
+        invitation = invitation_in(said, chat_id, self._clock())
+        return structs.replace(
+            self._tables.join_facts(actor_id, user_id),
+            chat_members=len(chat.members),
+            invited_as=invitation.role if invitation is not None else None,
+        )
 
     # Writing
 
@@ -267,9 +271,9 @@ class MemoryLog:
             case Action.JOINED:
                 chat.members[user_id] = ChatMember(user_id, change.role, now, sequence)
                 is_own = user_id == draft.sender_id
-                if not is_own and not self._tables.consent(draft.sender_id, user_id).is_contact:
+                if not is_own and not self._tables.has_contact(user_id, draft.sender_id):
                     chat.unasked.add(user_id)
-                self._tables.invitations.pop(place, None)
+                self._tables.uninvite(*place)
                 state = states.setdefault(place, StateRecord(0))
                 state.left_at, state.change = None, self._tables.next_change()
             case Action.LEFT | Action.REMOVED:

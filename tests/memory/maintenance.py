@@ -92,7 +92,7 @@ class MemoryInspection:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def chat_count(self) -> int | None:
+    async def chat_count(self) -> int:
         return len(self._tables.chats)
 
     async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:

@@ -7,22 +7,21 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from parley.core.consent import ConsentFacts
+from parley.core.deliveries import Lane
 from parley.core.permissions import NO_USER, JoinFacts
 from parley.model import (
     AccountState,
     ChatMember,
     ChatType,
-    Invitation,
     Notify,
-    Relation,
+    PersonConsent,
     Role,
     StoredChat,
     User,
 )
-from parley.store.delivery.rows import Lane
+from parley.store.consent import has_blocked, join_facts, uninvited
 from parley.store.rows import ArchiveMark
-from parley.store.tables import PEOPLE, KeptPerson, alone, user_of
+from parley.store.tables import CONSENTS, CONTACTS, INVITED_PEOPLE, PEOPLE, KeptPerson, alone, user_of
 from parley.wire.frames import Entry
 
 NOBODY = User("", "", "", "", False, "", state=AccountState.DELETED)
@@ -111,8 +110,6 @@ class StateRecord:
 
 @dataclass
 class Tables:
-    relations: dict[tuple[str, Relation], dict[str, str]] = field(default_factory=dict)
-    """The people whom a person lists like this, and since when."""
     chats: dict[str, ChatRecord] = field(default_factory=dict)
     states: dict[tuple[str, str], StateRecord] = field(default_factory=dict)
     """By person and chat."""
@@ -120,8 +117,6 @@ class Tables:
     """How far each device is, by person, device and chat."""
     published: dict[str, int] = field(default_factory=dict)
     """How far each chat is on the bus."""
-    invitations: dict[tuple[str, str], Invitation] = field(default_factory=dict)
-    """By person and chat; those that have expired may be among them."""
     lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
     """By chat and recipient."""
     records: dict[str, dict[tuple[str, str], tuple[bytes, int]]] = field(default_factory=dict)
@@ -140,7 +135,7 @@ class Tables:
         for person in people:
             role = Role.OWNER if person == chat.created_by else Role.MEMBER
             row.members[person] = ChatMember(person, role, chat.created_at, 0)
-            if person != chat.created_by and chat.created_by not in self.held(person, Relation.CONTACT):
+            if person != chat.created_by and not self.has_contact(person, chat.created_by):
                 row.unasked.add(person)
             self.states[person, chat.chat_id] = StateRecord(row.change)
         self.chats[chat.chat_id] = row
@@ -159,35 +154,31 @@ class Tables:
         rows = self.records.setdefault(PEOPLE.name, {})
         rows[alone(user.user_id)] = PEOPLE.encode(KeptPerson(user=user, password_hash="")), 0
 
-    def held(self, user_id: str, relation: Relation) -> dict[str, str]:
-        """The people whom a person lists like this, and since when."""
-        return self.relations.get((user_id, relation), {})
+    def said(self, user_id: str) -> PersonConsent | None:
+        row = self.records.get(CONSENTS.name, {}).get(alone(user_id))
+        return None if row is None else CONSENTS.decode(*row)
 
-    def consent(self, actor_id: str, user_id: str) -> ConsentFacts:
-        """What a person who exists says to being added."""
-        return ConsentFacts(
-            who_may_add=self.user(user_id).who_may_add,
-            is_contact=actor_id in self.held(user_id, Relation.CONTACT),
-            has_blocked=actor_id in self.held(user_id, Relation.BLOCK),
-            unasked_chats=sum(user_id in row.unasked for row in self.chats.values()),
-        )
+    def uninvite(self, user_id: str, chat_id: str) -> None:
+        """The person is in the chat."""
+        without = uninvited(self.said(user_id), chat_id)
+        if without is not None:
+            self.records[CONSENTS.name][alone(user_id)] = CONSENTS.encode(without), 0
+            self.records[INVITED_PEOPLE.name].pop((chat_id, user_id), None)
+
+    def has_contact(self, user_id: str, other_id: str) -> bool:
+        return (user_id, other_id) in self.records.get(CONTACTS.name, {})
 
     def is_blocked(self, chat: ChatRecord, user_id: str) -> bool:
         """Whether the other person of a direct chat has blocked this one."""
-        return any(user_id in self.held(peer, Relation.BLOCK) for peer in chat.pair)
+        return any(has_blocked(self.said(peer), user_id) for peer in chat.pair)
 
-    def join_facts(
-        self, actor_id: str, user_id: str, chat_members: int = 0, invited_as: Role | None = None
-    ) -> JoinFacts:
+    def join_facts(self, actor_id: str, user_id: str) -> JoinFacts:
         if not self.is_living(user_id):
             return NO_USER
-        return JoinFacts(
-            chat_members=chat_members,
-            is_disabled=self.account(user_id) is AccountState.DISABLED,
-            user_chats=len(self.chats_of(user_id)),
-            consent=self.consent(actor_id, user_id),
-            invited_as=invited_as,
-        )
+        mine = [self.chats[chat_id] for chat_id in self.chats_of(user_id)]
+        counts = len(mine), sum(user_id in row.unasked for row in mine)
+        is_contact = self.has_contact(user_id, actor_id)
+        return join_facts(self.user(user_id), self.said(user_id), actor_id, is_contact, counts)
 
     def is_living(self, user_id: str) -> bool:
         """Whether a person exists and is not deleted."""

@@ -9,18 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from parley import ids
+from parley.core.deliveries import Lane
 from parley.model import (
-    Invitation,
-    Relation,
     StoredEntry,
 )
-from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
-    KeptCounts,
     KeptCursor,
     KeptMember,
-    KeptRelation,
     KeptState,
     Record,
 )
@@ -95,27 +91,6 @@ class MemoryTransfer:
 # Reading
 
 
-def _counts(tables: Tables) -> Iterable[Record]:
-    for user_id in sorted({user_id for (user_id, _), held in tables.relations.items() if held}):
-        yield KeptCounts(
-            user_id=user_id,
-            contact_count=len(tables.held(user_id, Relation.CONTACT)),
-            block_count=len(tables.held(user_id, Relation.BLOCK)),
-        )
-
-
-def _relations(tables: Tables) -> Iterable[Record]:
-    for user_id, other_id in sorted(
-        {(who, other) for (who, _), held in tables.relations.items() for other in held}
-    ):
-        yield KeptRelation(
-            user_id=user_id,
-            other_id=other_id,
-            contact_since=tables.held(user_id, Relation.CONTACT).get(other_id),
-            blocked_since=tables.held(user_id, Relation.BLOCK).get(other_id),
-        )
-
-
 def _chats(tables: Tables) -> Iterable[Record]:
     for row in tables.chats.values():
         yield KeptChat(
@@ -129,9 +104,8 @@ def _chats(tables: Tables) -> Iterable[Record]:
 
 def _members(tables: Tables) -> Iterable[Record]:
     for row in tables.chats.values():
-        for user_id, member in row.members.items():
-            is_blocked = row.is_direct and tables.is_blocked(row, user_id)
-            yield KeptMember(chat_id=row.chat.chat_id, member=member, is_blocked=is_blocked)
+        for member in row.members.values():
+            yield KeptMember(chat_id=row.chat.chat_id, member=member)
 
 
 def _states(tables: Tables) -> Iterable[Record]:
@@ -157,13 +131,10 @@ def _cursors(tables: Tables) -> Iterable[Record]:
 
 
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
-    KeptCounts: _counts,
-    KeptRelation: _relations,
     KeptChat: _chats,
     KeptMember: _members,
     KeptState: _states,
     KeptCursor: _cursors,
-    Invitation: lambda tables: tables.invitations.values(),
     Lane: lambda tables: tables.lanes.values(),
 }
 
@@ -173,11 +144,6 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
 
 def put(tables: Tables, record: Record) -> None:
     match record:
-        case KeptRelation(user_id=user_id, other_id=other_id):
-            sinces = {Relation.CONTACT: record.contact_since, Relation.BLOCK: record.blocked_since}
-            for relation, since in sinces.items():
-                if since is not None:
-                    tables.relations.setdefault((user_id, relation), {})[other_id] = since
         case KeptChat(chat=chat):
             row = tables.chats.setdefault(chat.chat_id, ChatRecord(chat))
             row.chat, row.counter = chat, record.counter
@@ -197,7 +163,5 @@ def put(tables: Tables, record: Record) -> None:
                 tables.chats[chat_id].unasked.add(user_id)
         case KeptCursor():
             tables.devices[record.user_id, record.device_id, record.chat_id] = record.last_acked_sequence
-        case Invitation():
-            tables.invitations[record.user_id, record.chat_id] = record
         case Lane():
             tables.lanes[record.chat_id, record.recipient] = record

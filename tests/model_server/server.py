@@ -1,8 +1,10 @@
 """A small server without sockets or time: the contract as an SDK sees it, for tests of the pure core."""
 
 import asyncio
+import atexit
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Sequence
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -31,7 +33,7 @@ from parley.model import (
     User,
 )
 from parley.records.amendments import Amendments
-from parley.records.chat_settings import Retentions
+from parley.records.chat_settings import SettingsOfChats
 from parley.sending.answers import Done
 from parley.sending.message_actions import MessageActions
 from parley.store.ports import Log
@@ -92,14 +94,20 @@ Answered = tuple[list[ServerFrames], list[ServerFrames]]
 T = TypeVar("T")
 
 
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
+    return loop
+
+
 def at_once(work: Coroutine[Any, Any, T]) -> T:
     """The result of work on the engine in memory, which waits for nothing but its turn.
 
     A life is lived outside of any loop, and work that makes tasks needs one. Within a loop it must make none.
     """
     if not is_in_loop():
-        with asyncio.Runner() as runner:
-            return runner.run(work)
+        return _loop().run_until_complete(work)
     while True:
         try:
             work.send(None)
@@ -205,7 +213,7 @@ class ModelServer:
             directory=directory,
             sender=self._teller,
             amendments=Amendments(records),
-            retentions=Retentions(MemoryRecords(self.tables)),
+            settings=SettingsOfChats(MemoryRecords(self.tables)),
             bodies=bodies,
             clock=clock,
         )

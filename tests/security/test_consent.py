@@ -188,7 +188,7 @@ async def test_a_refused_invitation_does_not_stop_a_new_group(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has too many invitations of one person is in neither list, and the others are."""
-    monkeypatch.setattr("parley.store.sqlite.invitations.INVITATIONS_PER_INVITER_MAX", 1)
+    monkeypatch.setattr("parley.records.invitations.INVITATIONS_PER_INVITER_MAX", 1)
     async with place.serving() as served:
         eve, ann, ben, cem = await served.people("eve", "ann", "ben", "cem")
         for person in (ann, ben):

@@ -120,7 +120,7 @@ async def test_a_deleted_persons_lists_are_emptied(place: Place) -> None:
         for kind in ("contacts", "blocks"):
             assert (await served.as_(ann).put(f"/v1/{kind}/{ben.user_id}")).status == 200
         await delete(served, root, ann)
-        relations = served.app.store.relations
+        relations = served.app.kinds.relations
 
         async def are_empty() -> bool:
             return not any([await relations.related(ann.user_id, each, "", 9) for each in Relation])

@@ -20,7 +20,16 @@ from tests.integration.gateway.serving import Place, Served, message, new_id
 from tests.integration.gateway.uploading import Sharing
 
 NAMES = [f"{route.method} {route.path}" for route in ROUTES]
-PUBLIC = {"POST /v1/accounts", "POST /v1/sessions", "POST /v1/hooks/{token}", "POST /v1/password-reset"}
+PUBLIC = {
+    "GET /v1/server",
+    "POST /v1/accounts",
+    "POST /v1/sessions",
+    "POST /v1/web/session",
+    "POST /v1/web/session/refresh",
+    "DELETE /v1/web/session",
+    "POST /v1/hooks/{token}",
+    "POST /v1/password-reset",
+}
 """Without a token in a header."""
 OK = "ok"
 NEW_TOKEN_CODES = range(4_100, 4_200)
@@ -33,6 +42,7 @@ CHAT = ("not_a_member", "not_a_member", OK)
 
 HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/sessions": OWN,
+    "DELETE /v1/sessions/current": OWN,
     "DELETE /v1/sessions/{session_id}": ("not_found", "not_found", "not_found"),
     "GET /v1/devices": OWN,
     "DELETE /v1/devices/{device_id}": ("not_found", "not_found", "not_found"),
@@ -70,6 +80,7 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/chats/{chat_id}/search": CHAT,
     "GET /v1/search": OWN,
     "GET /v1/chats/{chat_id}/messages": CHAT,
+    "POST /v1/chats/{chat_id}/messages/lookup": CHAT,
     "GET /v1/chats/{chat_id}/messages/{message_id}": CHAT,
     "GET /v1/chats/{chat_id}/messages/{sequence}/receipts": CHAT,
     "GET /v1/chats/{chat_id}/receipts": CHAT,
@@ -90,6 +101,7 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/admin/messages/{message_id}/timeline": OPERATOR,
     "GET /v1/admin/dlq": OPERATOR,
     "GET /v1/admin/dlq/{dlq_id}": OPERATOR,
+    "POST /v1/admin/dlq/preview": OPERATOR,
     "POST /v1/admin/dlq/replay": OPERATOR,
     "POST /v1/admin/dlq/discard": OPERATOR,
     "GET /v1/admin/dlq/jobs/{job_id}": OPERATOR,
@@ -103,6 +115,12 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/push/vapid": OWN,
     "GET /v1/admin/chats/{chat_id}": OPERATOR,
     "PATCH /v1/admin/chats/{chat_id}": OPERATOR,
+    "GET /v1/admin/chats": OPERATOR,
+    "GET /v1/admin/chats/{chat_id}/members": OPERATOR,
+    "GET /v1/admin/chats/{chat_id}/log": OPERATOR,
+    "POST /v1/admin/chats/{chat_id}/recover": OPERATOR,
+    "DELETE /v1/admin/chats/{chat_id}": OPERATOR,
+    "DELETE /v1/admin/chats/{chat_id}/messages/{message_id}": OPERATOR,
     "GET /v1/admin/chats/{chat_id}/check": OPERATOR,
     "GET /v1/admin/chats/{chat_id}/retention": OPERATOR,
     "PUT /v1/admin/chats/{chat_id}/retention": OPERATOR,
@@ -128,6 +146,8 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "POST /v1/admin/reports/{report_id}/resolve": OPERATOR,
 }
 """What a stranger, a removed member and a blocked person get, asking for what is Ann's."""
+SIGN_OUT = "DELETE /v1/sessions/current"
+"""Asked for last: the caller's token is over then."""
 CALLERS = ("stranger", "removed", "blocked")
 
 FRAMES: dict[str, tuple[str, str, str]] = {
@@ -197,9 +217,13 @@ class World:
             "NewMember": {"user_id": ann},
             "MemberChange": {"role": "owner"},
             "NewMessage": message("spam"),
+            "MessageLookup": {"message_ids": list(self.message_ids.values())},
             "NewAttachment": {"name": "spam", "size": 1},
             "PasswordReset": {"password": "mine from now on"},
             "ReplayOrder": {"filter": {}},
+            "PreviewOrder": {"filter": {}},
+            "RecoveryOrder": {"dry_run": False},
+            "DeletionReason": {"reason": "mine"},
             "DiscardOrder": {"filter": {}, "reason": "mine"},
             "NewWebhook": {"url": "https://example.com/", "events": ["message.created"]},
             "NewPushDevice": {"provider": "webhook", "token": "https://example.com/"},
@@ -296,8 +320,9 @@ async def test_a_caller_gets_from_routes_what_the_matrix_says(caller: str, place
         found = {
             name: await world.ask(client, route, caller)
             for name, route in zip(NAMES, ROUTES, strict=True)
-            if name not in PUBLIC
+            if name not in PUBLIC | {SIGN_OUT}
         }
+        found[SIGN_OUT] = await world.ask(client, ROUTES[NAMES.index(SIGN_OUT)], caller)
         column = CALLERS.index(caller)
         assert found == {name: codes[column] for name, codes in HTTP.items()}
         assert (await served.as_(world.people["ann"]).get("/v1/me")).status == 200

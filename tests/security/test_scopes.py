@@ -252,7 +252,8 @@ def needed_by(route: Route) -> str:
     name = f"{route.method} {route.path}"
     if name in SENDING:
         return "send"
-    is_looking = route.method == "GET" and not route.path.startswith("/v1/admin/")
+    asks = route.method == "GET" or route.path.endswith("/lookup")
+    is_looking = asks and not route.path.startswith("/v1/admin/")
     return "read" if is_looking else "admin"
 
 

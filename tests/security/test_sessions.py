@@ -49,7 +49,7 @@ def test_expired_sessions_do_not_pile_up() -> None:
     async def scenario(clock: VirtualClock) -> None:
         records = MemoryRecords(Tables())
         sessions = Sessions(records, RaisedLater(records, EMBEDDED_SECONDS))
-        async with supervised(clock, expired_sessions(sessions, clock)):
+        async with supervised(clock, expired_sessions(sessions, records, clock)):
             for wait_seconds in (EXPIRED_FIRST_SECONDS, EXPIRED_SECONDS):
                 await sessions.add(session("ses_1", clock() - 1), b"old")
                 await sessions.add(new := session("ses_2", clock() + MS_PER_DAY), b"new")

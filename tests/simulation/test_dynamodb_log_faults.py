@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from parley.dynamodb import Fault, Faults, Request
 from parley.errors import Refusal
 from parley.model import Action, Appended, Draft
 from parley.store.dynamodb import append
+from parley.store.dynamodb.driver import Fault, Faults, Request
 from parley.testing.dynamodb_faults import RandomFaults
 from parley.wire.frames import Entry
 from tests.contracts.acting import change, message, new_id, outcome, read_all, resolved

@@ -8,7 +8,7 @@ import pytest
 from tests.tidy.repository import Breach, Source, assert_none, python_sources
 
 PORT_METHODS_MAX = 8
-PORT_FILES = ("/port.py", "/ports.py")
+PORT_FILES = ("/port.py", "/ports.py", "/maintenance.py")
 
 
 def port_breaches(source: Source) -> Iterator[Breach]:

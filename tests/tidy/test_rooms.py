@@ -30,7 +30,11 @@ BREACHES = [
         "Use cases await ports and never see a driver",
     ),
     ("jobs/breach.py", "parley.ephemeral.local", PORTS_ONLY),
-    ("dynamodb/breach.py", "parley.store.ports", "The client of DynamoDB knows nothing of chats"),
+    (
+        "store/dynamodb/driver/breach.py",
+        "parley.store.ports",
+        "The client of DynamoDB knows nothing of chats",
+    ),
     (
         "delivery/worker.py",
         "parley.delivery.webhooks",
@@ -90,8 +94,12 @@ def described(page: str) -> list[str]:
 
 def test_every_room_is_described_once() -> None:
     """The architecture tells of each folder and module of the package what it holds and may touch."""
-    inside = {path.stem for path in (ROOT / "src/parley").iterdir() if path.suffix == ".py" or path.is_dir()}
-    rooms = {room for room in inside if not room.startswith("__")}
+    house = ROOT / "src/parley"
+    sources = [*house.glob("*.py"), *house.glob("*/*.py")]  # a folder that is gone may have left its cache
+    rooms = {path.relative_to(house).parts[0].removesuffix(".py") for path in sources} - {
+        "__init__",
+        "__main__",
+    }
     page = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
     assert sorted(described(page)) == sorted(rooms)
 
@@ -101,12 +109,3 @@ def test_the_table_of_rooms_is_read() -> None:
     rooms = "## Rooms\n\n| room | holds |\n|---|---|\n| `model`, `ids` | `x` |\n"
     page = f"## Hops\n\n| `hop` | x |\n\n{rooms}\n## More\n\n| `y` | z |\n"
     assert described(page) == ["model", "ids"]
-
-
-def test_the_architecture_has_every_room() -> None:
-    """A reader finds each package and module of the house in the table of rooms, and no other."""
-    page = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
-    table = page.partition("| room | holds | may touch |\n")[2].partition("\n\n")[0]
-    told = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
-    house = (ROOT / "src/parley").iterdir()
-    assert told == {path.stem for path in house if path.suffix in ("", ".py") and path.name[0] not in "_."}

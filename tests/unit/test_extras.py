@@ -43,3 +43,31 @@ def test_no_message_names_a_package_that_no_index_has() -> None:
         if re.search(r"parley-chat|pip install", path.read_text(encoding="utf-8"))
     }
     assert naming == {"extras.py"}
+
+
+BY_NAME = re.compile(
+    r"(?:pip|npm) (?:install|i|add) [^\n`]*\bparley-chat(?![\w.-]*\.(?:tgz|whl))|\bon (?:npm|PyPI)\b"
+)
+
+
+def test_no_page_says_that_an_index_has_the_package() -> None:
+    """Whoever installs it by its name from an index gets what somebody else has put there."""
+    root = SOURCES.parents[1]
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("clients/*/README.md")]
+    assert [page.name for page in pages if BY_NAME.search(page.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    ("says", "is_by_name"),
+    [
+        ("pip install parley-chat[server]", True),
+        ("npm install --save parley-chat", True),
+        ("`parley-chat` on npm, for browsers", True),
+        ("npm install ~/parley/parley-chat-0.1.0.tgz", False),
+        ("pip install dist/parley-chat-0.1.0.whl", False),
+        ("do not `npm install` it by its name", False),
+    ],
+)
+def test_an_installation_by_name_is_seen(says: str, is_by_name: bool) -> None:
+    """On any index, with options and extras; one from a file is none."""
+    assert (BY_NAME.search(says) is not None) is is_by_name

@@ -210,6 +210,11 @@ export class Chat {
     return this.#model.unreadMore;
   }
 
+  /** How far the person has read, on any device. */
+  get readUpTo(): number {
+    return this.#model.unread?.readUpTo ?? this.#model.row?.read_up_to ?? 0;
+  }
+
   get muted(): boolean {
     return this.#model.isMuted(this.#client.platform.wall());
   }

@@ -1,6 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 /** The client that an application uses: one person on one device, reconnected as often as needed. */
 
+import { callBack } from "./callBack.js";
 import { Chat } from "./chat.js";
 import { type Codec, json } from "./codec.js";
 import type { ConnectionOptions } from "./connection.js";
@@ -144,11 +145,11 @@ export class Client extends People {
     this.#options = options;
     this.#platform = platform;
     this.#timing = { ...defaultTiming, ...options.timing };
-    this.#tokens = new Tokens(token, platform);
     this.#tabId = uuid(platform);
     this.#deviceId = options.deviceId;
-    this.http = new Http(url, platform, this.#tokens);
     this.#name = `parley ${url} ${options.userId ?? ""} ${options.deviceId ?? ""}`;
+    this.#tokens = new Tokens(token, platform, this.#name);
+    this.http = new Http(url, platform, this.#tokens);
     this.#store = new FailsafeStore((options.store ?? memory())(platform, this.#name));
     this.core = new ClientCore({
       timing: this.#timing,
@@ -355,7 +356,7 @@ export class Client extends People {
     const wall = this.#platform.wall();
     const clientMessageId = message.clientMessageId ?? uuid(this.#platform);
     if (!UUID_V4.test(clientMessageId)) throw refused("a client_message_id is a UUIDv4");
-    if (this.#outgoing.has(messageKey(message.chatId, clientMessageId))) {
+    if (this.#outgoing.get(messageKey(message.chatId, clientMessageId))) {
       throw refused("a message with this client_message_id is already queued");
     }
     const displayTime = message.displayTime ?? new Date(wall).toISOString();
@@ -552,9 +553,7 @@ export class Client extends People {
   }
 
   #show(update: Update): void {
-    for (const what of [update.what, "any"]) {
-      for (const listener of [...(this.#listeners.get(what) ?? [])]) listener(update);
-    }
+    for (const what of [update.what, "any"]) callBack(this.#listeners.get(what) ?? [], update);
     for (const stream of this.#updateStreams) stream.put(update);
   }
 
@@ -698,6 +697,7 @@ export class Client extends People {
   #hear(news: News): void {
     if (news.type === "look") void this.#outgoing.look();
     else if (news.type === "settled") this.#outgoing.hear(news.outcomes);
+    else if (news.type === "discarded") this.#outgoing.discarded(news.key);
     else if (news.type === "drafts") this.#show({ type: "update", what: "drafts", chatId: news.chatId });
   }
 

@@ -12,6 +12,7 @@ export type RefusalCode =
   | "unknown_type"
   | "unauthenticated"
   | "forbidden"
+  | "password_needed"
   | "not_a_member"
   | "blocked"
   | "account_disabled"
@@ -36,6 +37,7 @@ export type RefusalCode =
   | "duplicate_id"
   | "username_taken"
   | "idempotency_conflict"
+  | "preview_outdated"
   | "out_of_turn"
   | "ahead_of_log"
   | "too_large"
@@ -502,6 +504,12 @@ export interface DeadLetterFilter {
   readonly before?: string | null;
 }
 
+/** Why an operator deletes something, for the audit log. */
+export interface DeletionReason {
+  /** Why, for the audit log; 1 to 1,000 characters. */
+  readonly reason: string;
+}
+
 /** Which dead letters to give up, and why. */
 export interface DiscardOrder {
   /** Why, for the record; 1 to 200 characters. */
@@ -512,6 +520,8 @@ export interface DiscardOrder {
   readonly filter?: DeadLetterFilter | null;
   /** Only say how many match. */
   readonly dry_run?: boolean;
+  /** Of a preview; instead of `ids` and `filter`. */
+  readonly token?: string | null;
 }
 
 /** What your system says of a person; what is left out stays as it is. A username cannot be changed. */
@@ -526,10 +536,12 @@ export interface ExternalUser {
   readonly is_bot?: boolean | null;
 }
 
-/** How rings of a chat are fanned out; null: by its size. */
+/** What operators change of a chat. `fanout`: how its rings are fanned out; null: by its size. */
 export interface FanoutChange {
   /** The strategy; null: by the size of the chat. */
-  readonly fanout: Fanout | null;
+  readonly fanout?: Fanout | null;
+  /** A new title of a group. */
+  readonly title?: string;
 }
 
 /** What to post to the chat of an incoming webhook. */
@@ -548,6 +560,12 @@ export interface MemberChange {
 export interface MemberPut {
   /** An owner may do anything, an admin may add, remove members and rename. */
   readonly role?: Role;
+}
+
+/** Messages of one chat to look up. */
+export interface MessageLookup {
+  /** 1 to 100 ids of messages. */
+  readonly message_ids: readonly string[];
 }
 
 /** A message to send for a member of the chat. */
@@ -668,6 +686,20 @@ export interface NewMessage {
   readonly attachments?: readonly string[];
 }
 
+/** A person signs in on a page. `read_only`: from this session of the console nothing can be changed. */
+export interface NewPageSession {
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** At most 1,024 characters; the server may ask for more than 1. */
+  readonly password: string;
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** What people call the device; at most 200 characters. */
+  readonly device_name?: string;
+  /** Whether nothing can be changed from this session of the console. */
+  readonly read_only?: boolean;
+}
+
 /** A change of your password. */
 export interface NewPassword {
   /** The password until now. */
@@ -747,6 +779,19 @@ export interface OwnDeletion {
   readonly password?: string;
 }
 
+/**
+ * A page asks for the next token. `key`: what the sign-in to the console answered. `active`: whether a person
+ * was at the page since the last time. `password`: yours, where something asks for it again.
+ */
+export interface PageRefresh {
+  /** What the sign-in to the console answered; empty for the chat. */
+  readonly key?: string;
+  /** Whether a person was at the page since the last time. */
+  readonly active?: boolean;
+  /** Yours, where something asks for it again; empty otherwise. */
+  readonly password?: string;
+}
+
 /** The token of a link, and the password to set by it. */
 export interface PasswordByLink {
   /** What the link carries. */
@@ -759,6 +804,14 @@ export interface PasswordByLink {
 export interface PasswordReset {
   /** At most 1,024 characters; the server may ask for more than 1. */
   readonly password: string;
+}
+
+/** Which dead letters to look at: by id, or by a filter. */
+export interface PreviewOrder {
+  /** Exactly these. */
+  readonly ids?: readonly string[] | null;
+  /** All that match; instead of `ids`. */
+  readonly filter?: DeadLetterFilter | null;
 }
 
 /**
@@ -808,7 +861,15 @@ export interface QuietHoursChange {
   readonly timezone: string;
 }
 
-/** Which dead letters to replay: by id, or by a filter. */
+/** Restore a lost counter. `seal_holes`: numbers whose entry is lost become voids, too. */
+export interface RecoveryOrder {
+  /** Only say what would be written; the default. */
+  readonly dry_run?: boolean;
+  /** Whether numbers whose entry is lost become voids, too. */
+  readonly seal_holes?: boolean;
+}
+
+/** Which dead letters to replay: by id, by a filter, or by the token of a preview. */
 export interface ReplayOrder {
   /** Exactly these. */
   readonly ids?: readonly string[] | null;
@@ -816,6 +877,8 @@ export interface ReplayOrder {
   readonly filter?: DeadLetterFilter | null;
   /** Only say how many match. */
   readonly dry_run?: boolean;
+  /** Of a preview; instead of `ids` and `filter`. */
+  readonly token?: string | null;
 }
 
 /** What came of a report, in a word or two such as `dismissed`, and what other operators should know. */
@@ -1010,7 +1073,7 @@ export interface Batch {
   /** Rises when the log is another one, as after a restored backup. */
   readonly epoch: number;
   /** Ascending by position. */
-  readonly entries: readonly Entry[];
+  readonly entries: readonly ShownEntry[];
   /** Positions that have no entry and never will. */
   readonly voids: readonly number[];
   /** The first position of the page. */
@@ -1053,6 +1116,14 @@ export interface ChatCheck {
   readonly breaches: readonly InvariantBreach[];
   /** How many more there are. */
   readonly breaches_not_listed: number;
+}
+
+/** A chat that a job deletes. */
+export interface ChatDeletion {
+  /** The chat. */
+  readonly chat_id: string;
+  /** The job that does it. */
+  readonly job_id: string;
 }
 
 /** What was found in a chat, the newest first. `next`: the `before` of the next page; null at the end. */
@@ -1286,6 +1357,20 @@ export interface DeadLetterPage {
   readonly records: readonly DeadLetterInfo[];
   /** The `before` of the next page; null on the last one. */
   readonly next: string | null;
+}
+
+/** What a replay or a discard with this token concerns, and nothing newer. */
+export interface DeadLetterPreview {
+  /** How many match, and can still be replayed or discarded. */
+  readonly matched: number;
+  /** For `replay` and `discard`; no secret. */
+  readonly token: string;
+  /** When it was looked. */
+  readonly as_of: string;
+  /** Of how many chats they are. */
+  readonly chats: number;
+  /** When the oldest became a dead letter; null if none matches. */
+  readonly oldest: string | null;
 }
 
 /** How far a job is. */
@@ -1769,6 +1854,8 @@ export interface Me {
   readonly do_not_disturb: QuietHours | null;
   /** Whether this is a program: it has no unread count, and nothing rings for it. */
   readonly is_bot: boolean;
+  /** Whether the person may use these routes. */
+  readonly is_operator: boolean;
 }
 
 /** How far one member is in a chat. Times say when the position last rose: None at position 0. */
@@ -1903,6 +1990,12 @@ export interface MessageTimeline {
   readonly steps: readonly TimelineStep[];
 }
 
+/** Those of the messages that there are, in the order in which they were asked for. */
+export interface MessagesFound {
+  /** Those that there are, in the order in which they were asked for. */
+  readonly messages: readonly ShownEntry[];
+}
+
 /** A node that is alive. `is_self`: it is the one that answers. */
 export interface NodeInfo {
   /** The node. */
@@ -1993,6 +2086,26 @@ export interface OwnDeleted {
   readonly job_id: string | null;
 }
 
+/** A token for the memory of a page; the cookie is in a header. `key`: for the console's tab alone. */
+export interface PageSessionGranted {
+  /** For `Authorization`, and for `hello`. */
+  readonly access_token: string;
+  /** For how many seconds the token is good. */
+  readonly expires_in: number;
+  /** The person. */
+  readonly user_id: string;
+  /** The session. */
+  readonly session_id: string;
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** When the session is over if the page is not used. */
+  readonly expires_at: string;
+  /** Whether nothing can be changed from this session of the console. */
+  readonly read_only: boolean;
+  /** Of the console, once: a `refresh` needs it. Keep it in the tab alone. */
+  readonly key?: string;
+}
+
 /** The other person of a direct chat. */
 export interface Peer {
   /** The person. */
@@ -2063,6 +2176,12 @@ export interface Profile {
   readonly last_seen: string | null;
   /** Whether this is a program: it has no unread count, and nothing rings for it. */
   readonly is_bot: boolean;
+}
+
+/** Those of the people who exist. */
+export interface ProfileList {
+  /** The people of this page. */
+  readonly users: readonly Profile[];
 }
 
 /** A device that is rung. `secret`: what requests to a new webhook are signed with, shown once. */
@@ -2141,6 +2260,24 @@ export interface Receipts {
   readonly read: readonly SeenBy[];
 }
 
+/** What a recovery found, and what it wrote or would write. */
+export interface RecoveryReport {
+  /** The chat. */
+  readonly chat_id: string;
+  /** `fine`, `missing`, `recovered`, `inconsistent` or `failed`. */
+  readonly status: string;
+  /** Whether it was written. */
+  readonly applied: boolean;
+  /** The highest number in each table; null where there is none. */
+  readonly found: Readonly<Record<string, number | null>>;
+  /** What the counter is, or would be; null if nothing can be done. */
+  readonly counter: number | null;
+  /** Numbers that become void. */
+  readonly voids: readonly VoidRange[];
+  /** What is wrong, and what to do about it. */
+  readonly problems: readonly string[];
+}
+
 /** A contact of yours, or a person you have blocked. */
 export interface Related {
   /** The person. */
@@ -2151,6 +2288,20 @@ export interface Related {
   readonly display_name: string;
   /** When you added the person. */
   readonly since: string;
+}
+
+/** The message that another one answers, as it is now. `excerpt`: how its text begins, on one line. */
+export interface RepliedMessage {
+  /** The entry's id. */
+  readonly message_id: string;
+  /** The position in the chat's log. */
+  readonly sequence: number;
+  /** Who sent the message or made the change. */
+  readonly sender_id: string;
+  /** How its text begins, on one line; empty for other content. */
+  readonly excerpt: string;
+  /** Whether its content was removed for good. */
+  readonly deleted: boolean;
 }
 
 /** A report as operators see it. `message`: as it is now; null if it is gone. */
@@ -2244,6 +2395,45 @@ export interface SendFound {
   readonly created_at: string;
 }
 
+/** What a server does beside chats and messages, and offers to whoever asks. */
+export interface ServerFeatures {
+  /** Whether messages can be searched. */
+  readonly search: boolean;
+  /** Whether devices ring. */
+  readonly push: boolean;
+  /** Whether browsers ring. */
+  readonly web_push: boolean;
+  /** Whether messages may refer to files. */
+  readonly attachments: boolean;
+  /** Whether images have previews. */
+  readonly previews: boolean;
+  /** Whether tokens of another login are believed. */
+  readonly jwt: boolean;
+  /** Whether the console is served at this address. */
+  readonly console: boolean;
+}
+
+/**
+ * A server, as anybody may know it before they log in. `registration`: whether the one who asks may create an
+ * account: freely, by a link alone, or not.
+ */
+export interface ServerInfo {
+  /** What people see the server called. */
+  readonly name: string;
+  /** Which Parley it runs. */
+  readonly version: string;
+  /** `open`, `invite` (with a link of an operator) or `closed`. */
+  readonly registration: "closed" | "invite" | "open";
+  /** How many characters a new password has at least. */
+  readonly password_length_min: number;
+  /** What this server can do. */
+  readonly features: ServerFeatures;
+  /** The limits of the server, as in the frame `welcome`. */
+  readonly limits: Readonly<Record<string, number>>;
+  /** The key for Web Push; left out where browsers do not ring. */
+  readonly vapid_key?: string;
+}
+
 /** What a console shows first. */
 export interface ServerOverview {
   /** The node. */
@@ -2308,6 +2498,60 @@ export interface SessionInfo {
 export interface SessionList {
   /** Your sessions. */
   readonly sessions: readonly SessionInfo[];
+}
+
+/** An entry of the log. With `shown=true` a message has what a reader sees beside it. */
+export interface ShownEntry {
+  /** The chat. */
+  readonly chat_id: string;
+  /** The position in the chat's log. */
+  readonly sequence: number;
+  /** Rises when the log is another one, as after a restored backup. */
+  readonly epoch: number;
+  /** `message`, `member`, `chat`, `edit`, `delete` or `reaction`; clients pass over others. */
+  readonly kind: string;
+  /** The entry's id. */
+  readonly message_id: string;
+  /** Who sent the message or made the change. */
+  readonly sender_id: string;
+  /** A UUIDv4 that the client makes for each message. */
+  readonly client_message_id: string | null;
+  /** At most 64 KiB in UTF-8. */
+  readonly content: string;
+  /** A media type; the server does not look into the content. */
+  readonly content_type: string;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+  /** The same as `created_at`. */
+  readonly server_timestamp: string;
+  /** When the message was written, by the client's clock; orders nothing. */
+  readonly display_time: string | null;
+  /** Whom the message mentions; left out if nobody. */
+  readonly mentions?: readonly string[];
+  /** The digest of the body as it was sent; only if the entry has another one now. */
+  readonly body_digest?: string;
+  /** Its content was removed for good; left out otherwise. */
+  readonly deleted?: boolean;
+  /** The id of the message of this chat that it answers; left out if none. */
+  readonly reply_to?: string;
+  /** Of an edit, delete or reaction: the message that it is about. */
+  readonly target_id?: string;
+  /** 1 to 16 characters. */
+  readonly reaction?: string;
+  /** Of a reaction: whether it was added or taken back. */
+  readonly on?: boolean;
+  /** When the message was last edited; left out, or null, if never. */
+  readonly edited_at?: string;
+  /** The position of the edit whose content the message has. */
+  readonly edit_sequence?: number;
+  /** The files that the message refers to; left out if there are none. */
+  readonly attachments?: readonly AttachedFile[];
+  /** The most frequent first. */
+  readonly reactions?: readonly Reaction[];
+  /** How many messages answer it and were not deleted. */
+  readonly reply_count?: number;
+  /** The message that it answers, as it is now; left out if it answers none. */
+  readonly replied?: RepliedMessage;
 }
 
 /** One thing that happened to a message, or did not: then `step` is `skipped`, and `detail` says why. */
@@ -2402,6 +2646,14 @@ export interface VapidPublicKey {
   readonly public_key: string;
 }
 
+/** Numbers that become void: from the first to the last. */
+export interface VoidRange {
+  /** The first of them. */
+  readonly first: number;
+  /** The last of them. */
+  readonly last: number;
+}
+
 /** The secret is shown only now. */
 export interface WebhookAdded {
   /** The webhook. */
@@ -2468,6 +2720,14 @@ export type NoParameters = Record<never, never>;
 
 /** Every request over HTTP by its method and path: what it takes, and the body of each good status. */
 export interface Routes {
+  /** What this server is. */
+  "GET /v1/server": {
+    path: NoParameters;
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: ServerInfo };
+    keyed: false;
+  };
   /** Register. */
   "POST /v1/accounts": {
     path: NoParameters;
@@ -2490,6 +2750,14 @@ export interface Routes {
     query: NoParameters;
     body: undefined;
     answers: { 200: SessionList };
+    keyed: false;
+  };
+  /** Sign out. */
+  "DELETE /v1/sessions/current": {
+    path: NoParameters;
+    query: NoParameters;
+    body: undefined;
+    answers: { 204: undefined };
     keyed: false;
   };
   /** Revoke a session. */
@@ -2524,6 +2792,30 @@ export interface Routes {
     answers: { 204: undefined };
     keyed: false;
   };
+  /** Sign in on a page. */
+  "POST /v1/web/session": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: NewPageSession;
+    answers: { 201: PageSessionGranted };
+    keyed: false;
+  };
+  /** The next token of a page. */
+  "POST /v1/web/session/refresh": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: PageRefresh;
+    answers: { 200: PageSessionGranted };
+    keyed: false;
+  };
+  /** Sign out on a page. */
+  "DELETE /v1/web/session": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: undefined;
+    answers: { 204: undefined };
+    keyed: false;
+  };
   /** Your profile and settings. */
   "GET /v1/me": {
     path: NoParameters;
@@ -2540,12 +2832,12 @@ export interface Routes {
     answers: { 200: Me };
     keyed: false;
   };
-  /** Find a person by exact username. */
+  /** Find a person by exact username, or people by their ids. */
   "GET /v1/users": {
     path: NoParameters;
-    query: { username: string };
+    query: { username?: string; ids?: readonly string[] };
     body: undefined;
-    answers: { 200: Profile };
+    answers: { 200: Profile | ProfileList };
     keyed: false;
   };
   /** A person's profile. */
@@ -2663,7 +2955,7 @@ export interface Routes {
   /** Its members. */
   "GET /v1/chats/{chat_id}/members": {
     path: { chat_id: string };
-    query: { after?: string; limit?: number };
+    query: { after?: string; limit?: number; q?: string };
     body: undefined;
     answers: { 200: MemberList };
     keyed: false;
@@ -2743,9 +3035,17 @@ export interface Routes {
   /** A page of the log: ?after= catches up, ?before= goes back. */
   "GET /v1/chats/{chat_id}/messages": {
     path: { chat_id: string };
-    query: { after?: number; before?: number; limit?: number; epoch?: number; last_message_id?: string };
+    query: { after?: number; before?: number; limit?: number; epoch?: number; last_message_id?: string; around?: string; at?: string; shown?: boolean };
     body: undefined;
     answers: { 200: Batch };
+    keyed: false;
+  };
+  /** Messages by their ids, as a reader sees them. */
+  "POST /v1/chats/{chat_id}/messages/lookup": {
+    path: { chat_id: string };
+    query: NoParameters;
+    body: MessageLookup;
+    answers: { 200: MessagesFound };
     keyed: false;
   };
   /** One message as it is now. */
@@ -2964,6 +3264,14 @@ export interface Routes {
     answers: { 200: DeadLetterStory };
     keyed: false;
   };
+  /** What a replay or a discard would concern. */
+  "POST /v1/admin/dlq/preview": {
+    path: NoParameters;
+    query: NoParameters;
+    body: PreviewOrder;
+    answers: { 200: DeadLetterPreview };
+    keyed: false;
+  };
   /** Replay dead letters. */
   "POST /v1/admin/dlq/replay": {
     path: NoParameters;
@@ -3068,7 +3376,7 @@ export interface Routes {
     answers: { 200: ChatOverview };
     keyed: false;
   };
-  /** Choose how rings of a chat are fanned out. */
+  /** Rename a chat, or choose how its rings are fanned out. */
   "PATCH /v1/admin/chats/{chat_id}": {
     path: { chat_id: string };
     query: NoParameters;
@@ -3090,6 +3398,30 @@ export interface Routes {
     query: { around?: string; limit?: number; reveal?: string };
     body: undefined;
     answers: { 200: LogLines };
+    keyed: false;
+  };
+  /** Delete a message of a chat. */
+  "DELETE /v1/admin/chats/{chat_id}/messages/{message_id}": {
+    path: { chat_id: string; message_id: string };
+    query: NoParameters;
+    body: DeletionReason;
+    answers: { 204: undefined };
+    keyed: false;
+  };
+  /** Delete a chat. */
+  "DELETE /v1/admin/chats/{chat_id}": {
+    path: { chat_id: string };
+    query: NoParameters;
+    body: DeletionReason;
+    answers: { 202: ChatDeletion };
+    keyed: false;
+  };
+  /** Restore the lost counter of a chat. */
+  "POST /v1/admin/chats/{chat_id}/recover": {
+    path: { chat_id: string };
+    query: NoParameters;
+    body: RecoveryOrder;
+    answers: { 200: RecoveryReport };
     keyed: false;
   };
   /** What became of a message. */

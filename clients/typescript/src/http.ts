@@ -54,7 +54,7 @@ export class Http {
     const token = this.#tokens && (await this.#tokens.usable());
     let [status, text] = await this.#exchange(address, init, token);
     if (status === UNAUTHENTICATED && this.#tokens?.isRenewable) {
-      [status, text] = await this.#exchange(address, init, await this.#tokens.fresh());
+      [status, text] = await this.#exchange(address, init, await this.#tokens.another(token));
     }
     const told = parsed(text);
     if (status >= 400) throw this.#refused(status, told);

@@ -8,6 +8,7 @@
 import type { Ack } from "./contract.js";
 import type { ClientCore } from "./core/core.js";
 import { type ClientError, Closed, OutboxFull, type Refusal, RequestRefused } from "./core/errors.js";
+import { bytesIn, OUTBOX_BYTES_MAX, OUTBOX_MESSAGES_MAX } from "./core/outbox.js";
 import { keyOf, type MessageKey, type OutgoingMessage } from "./core/storage.js";
 import type { Platform } from "./platform.js";
 import { Sending, type SendingContext } from "./sending.js";
@@ -16,15 +17,13 @@ import type { OutboxRow, Outcome, SharedOutbox } from "./storage/outbox.js";
 import type { Store } from "./storage/ports.js";
 import type { News } from "./tabs/group.js";
 
-const MESSAGES_MAX = 10_000;
-
 /** What it asks of the tabs. */
 export interface OutgoingGroup {
   isLeader(): boolean;
   /** Say which term this leadership has. */
   claimed(term: number): void;
-  /** Another tab leads since. */
-  superseded(): void;
+  /** Another tab leads since. Returns whether this one gives up. */
+  superseded(): boolean;
   tell(news: News): void;
 }
 
@@ -37,6 +36,8 @@ export class Outgoing {
   readonly #context: SendingContext;
   /** Everything that waits for its outcome, or for the person: of any tab, in the order of the outbox. */
   readonly #sendings = new Map<MessageKey, Sending>();
+  /** Of their contents. */
+  #bytes = 0;
   #toKeep: Sending[] = [];
   #toSettle: { row: OutboxRow; outcome: Outcome }[] = [];
   #isKeeping = false;
@@ -52,7 +53,7 @@ export class Outgoing {
   /** Whether the connection is that of the person whose rows these are. */
   #mayAdopt = false;
   /** Called when nothing waits any more. */
-  onEmpty: () => void = () => {};
+  onEmpty: (() => void) | null = null;
   onFailure: (error: unknown) => void = () => {};
   onChange: (chatId: string) => void = () => {};
 
@@ -80,21 +81,17 @@ export class Outgoing {
     return this.all.every((sending) => sending.isDone);
   }
 
-  has(key: MessageKey): boolean {
-    return this.#sendings.has(key);
-  }
-
   get(key: MessageKey): Sending | undefined {
     return this.#sendings.get(key);
   }
 
   /** Queue a message; its Sending is there at once. */
   send(message: OutgoingMessage): Sending {
-    if (this.#sendings.size >= MESSAGES_MAX) {
-      throw new OutboxFull(`${this.#sendings.size} messages are waiting to be sent; wait for some of them`);
+    const count = this.#sendings.size;
+    if (count >= OUTBOX_MESSAGES_MAX || this.#bytes + bytesIn(message.content) > OUTBOX_BYTES_MAX) {
+      throw new OutboxFull(`${count} messages are waiting to be sent; wait for some of them`);
     }
-    const sending = new Sending(message, this.#context);
-    this.#sendings.set(sending.key, sending);
+    const sending = this.#add(message);
     this.#toKeep.push(sending);
     void this.#keep();
     return sending;
@@ -170,7 +167,9 @@ export class Outgoing {
 
   async retry(sending: Sending): Promise<void> {
     if (!sending.row || !sending.refusal) return;
-    sending.again(await this.#outbox.retry(sending.row));
+    const row = await this.#outbox.retry(sending.row);
+    if (!row) return this.reconcile();
+    sending.again(row);
     this.onChange(sending.chatId);
     this.#group.tell({ type: "look" });
     await this.look();
@@ -179,9 +178,14 @@ export class Outgoing {
   async discard(sending: Sending): Promise<void> {
     if (!sending.row || !sending.refusal) return;
     await this.#outbox.discard(sending.row);
-    this.#sendings.delete(sending.key);
-    this.onChange(sending.chatId);
-    this.#group.tell({ type: "look" });
+    this.#drop(sending);
+    this.#group.tell({ type: "discarded", key: sending.key });
+  }
+
+  /** The person gave a message up in another tab. */
+  discarded(key: MessageKey): void {
+    const sending = this.#sendings.get(key);
+    if (sending) this.#drop(sending);
   }
 
   /** The store was left for memory: keep there what waits, and send it from this tab alone. */
@@ -194,7 +198,7 @@ export class Outgoing {
   /** This client has ended. What is kept is sent by the next one. */
   fail(error: ClientError): void {
     for (const sending of this.#sendings.values()) sending.fail(error);
-    this.onEmpty();
+    this.onEmpty?.();
   }
 
   /** One transaction at a time, of all that wait: so rows have the order of the calls. */
@@ -217,7 +221,7 @@ export class Outgoing {
         }
         this.onFailure(error);
         for (const sending of sendings) {
-          this.#sendings.delete(sending.key);
+          this.#drop(sending);
           sending.fail(new Closed(`the message could not be kept: ${String(error)}`));
         }
       }
@@ -230,10 +234,9 @@ export class Outgoing {
     while (this.#looksAgain) {
       this.#looksAgain = false;
       const { term, rows } = await this.#outbox.look(this.#term > 0 ? this.#adopted : this.#seen);
-      const isSuperseded = this.#term > 0 && term !== this.#term;
       this.#show(rows);
-      if (isSuperseded) this.#group.superseded();
-      else if (this.#term > 0) this.#adopt(rows);
+      if (this.#term === 0) continue;
+      if (term === this.#term || !this.#group.superseded()) this.#adopt(rows);
     }
   }
 
@@ -244,8 +247,7 @@ export class Outgoing {
       const key = keyOf(row.message);
       let sending = this.#sendings.get(key);
       if (!sending) {
-        sending = new Sending(row.message, this.#context);
-        this.#sendings.set(key, sending);
+        sending = this.#add(row.message);
         this.onChange(sending.chatId);
       } else if (sending.refusal && !row.refusal) sending.again(row);
       sending.noteKept(row, this.#store.kind === "indexeddb");
@@ -268,9 +270,9 @@ export class Outgoing {
     for (const sending of this.all) {
       if (!sending.row || sending.row.number > this.#seen || there.has(sending.key)) continue;
       const outcome = await this.#outbox.outcome(sending.key);
-      if (outcome) this.hear([outcome]);
+      if (outcome?.ack) this.hear([outcome]);
       else {
-        this.#sendings.delete(sending.key);
+        this.#drop(sending);
         sending.fail(new Closed("the message was given up in another tab"));
       }
     }
@@ -278,9 +280,21 @@ export class Outgoing {
 
   #settle(sending: Sending, outcome: Outcome): void {
     sending.settle(outcome);
-    if (outcome.ack) this.#sendings.delete(sending.key);
+    if (outcome.ack) this.#drop(sending);
+    else this.onChange(sending.chatId);
+    if (this.onEmpty && this.isEmpty) this.onEmpty();
+  }
+
+  #add(message: OutgoingMessage): Sending {
+    const sending = new Sending(message, this.#context);
+    this.#sendings.set(sending.key, sending);
+    this.#bytes += bytesIn(message.content);
+    return sending;
+  }
+
+  #drop(sending: Sending): void {
+    if (this.#sendings.delete(sending.key)) this.#bytes -= bytesIn(sending.message.content);
     this.onChange(sending.chatId);
-    if (this.isEmpty) this.onEmpty();
   }
 
   async #writeOutcomes(): Promise<void> {

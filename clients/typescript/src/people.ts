@@ -37,7 +37,7 @@ export abstract class People {
   /** The person with exactly this username; null if there is none. */
   async find(username: string): Promise<Profile | null> {
     try {
-      return await this.http.call("GET /v1/users", { query: { username } });
+      return (await this.http.call("GET /v1/users", { query: { username } })) as Profile;
     } catch (error) {
       if (error instanceof RequestRefused && error.code === "not_found") return null;
       throw error;

@@ -26,7 +26,7 @@ export interface Locks {
   request(
     name: string,
     options: { steal?: boolean; signal?: AbortSignal },
-    callback: () => Promise<void>,
+    callback: () => Promise<unknown>,
   ): Promise<unknown>;
 }
 

@@ -11,16 +11,23 @@ const RENEW_MS_AHEAD = 60_000;
 /** A function that returns the same token again and again is not asked without a pause. */
 const RENEW_MS_MIN = 1_000;
 export const RETRY_MS = 5_000;
+/** A function that does not answer has failed: a request that never ends must not keep the client offline. */
+const ANSWER_MS_MAX = 30_000;
+/** So long a tab waits for its turn. Another one may be frozen while it has it. */
+const TURN_MS_MAX = 10_000;
 
 export class Tokens {
   readonly #given: string | TokenFunction;
   readonly #platform: Platform;
+  readonly #lock: string;
   #current: string;
   #asking: Promise<string> | null = null;
 
-  constructor(given: string | TokenFunction, platform: Platform) {
+  /** `name` is that of the device: its tabs ask one after the other. */
+  constructor(given: string | TokenFunction, platform: Platform, name: string) {
     this.#given = given;
     this.#platform = platform;
+    this.#lock = `${name} token`;
     this.#current = typeof given === "string" ? given : "";
   }
 
@@ -44,6 +51,11 @@ export class Tokens {
     return isOver && this.isRenewable ? this.fresh() : this.#current;
   }
 
+  /** Another one than this, which was refused: that of a call that has asked since, or a new one. */
+  async another(refused: string | null): Promise<string> {
+    return this.#current !== refused ? this.#current : this.fresh();
+  }
+
   /** How long to wait before the next one is asked for; null if there is none, or no end is known. */
   renewalMs(): number | null {
     const endsAt = this.isRenewable ? expiryMs(this.#current) : null;
@@ -53,13 +65,38 @@ export class Tokens {
   }
 
   async #ask(): Promise<string> {
-    if (typeof this.#given === "string") return this.#given;
+    const given = this.#given;
+    if (typeof given === "string") return given;
     try {
-      this.#current = await this.#given();
+      this.#current = await this.#inTurn(async () => this.#inTime(given()));
     } catch (error) {
       throw new CannotConnect("the application's token function failed", { cause: error });
     }
     return this.#current;
+  }
+
+  /** A login that exchanges a secret for a new one must not be asked by two tabs at once. */
+  async #inTurn(ask: TokenFunction): Promise<string> {
+    const { locks } = this.#platform;
+    if (!locks) return ask();
+    const waits = new AbortController();
+    const callOff = this.#platform.after(TURN_MS_MAX, () => waits.abort());
+    const asked = locks.request(this.#lock, { signal: waits.signal }, () => {
+      callOff();
+      return ask();
+    });
+    return (asked as Promise<string>).catch((error) => {
+      if (waits.signal.aborted) return ask();
+      throw error;
+    });
+  }
+
+  #inTime(asked: Promise<string>): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const late = () => reject(new Error("it did not answer in time"));
+      const callOff = this.#platform.after(ANSWER_MS_MAX, late);
+      asked.then(resolve, reject).finally(callOff);
+    });
   }
 }
 

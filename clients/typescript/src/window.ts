@@ -5,13 +5,19 @@
  * the log it grows as messages arrive. It moves no cursor.
  */
 
+import { callBack } from "./callBack.js";
 import type { Batch, Entry, Messages } from "./contract.js";
 import { type MessageState, MessageStates } from "./core/life.js";
 import type { KnownLog, Range } from "./storage/knownLog.js";
 
 const ENTRIES_DEFAULT = 50;
-/** So many entries are held; of more, those at the other end are let go. */
+/** So much is held; of more, what is at the other end is let go. */
 const ENTRIES_MAX = 2_000;
+const BYTES_MAX = 4 * 1024 * 1024;
+/** More than an entry needs besides its content. */
+const ENTRY_OVERHEAD_BYTES = 512;
+/** What changed beyond the end is remembered for so many entries. */
+const LATER_MAX = 2_000;
 /** One that is further behind the end is not brought there in one go. */
 const BEHIND_MAX = 500;
 const AMENDMENTS: ReadonlySet<string> = /* @__PURE__ */ new Set(["edit", "delete", "reaction"]);
@@ -147,6 +153,7 @@ export class ChatWindow {
     }
     this.#isAtEnd = false;
     this.#later.push(...frame.entries.filter((entry) => AMENDMENTS.has(entry.kind)));
+    this.#later.splice(0, this.#later.length - LATER_MAX);
     this.#changed();
   }
 
@@ -203,13 +210,14 @@ export class ChatWindow {
   }
 
   #trim(side: "start" | "end"): void {
-    const tooMany = this.#entries.length - ENTRIES_MAX;
+    const kept = fitting(side === "end" ? this.#entries : this.#entries.toReversed());
+    const tooMany = this.#entries.length - kept;
     if (tooMany <= 0) return;
     if (side === "start") {
       this.#entries.splice(0, tooMany);
       this.#from = this.#entries[0]?.sequence ?? this.#from;
     } else {
-      const gone = this.#entries.splice(ENTRIES_MAX);
+      const gone = this.#entries.splice(kept);
       this.#later.unshift(...gone.filter((entry) => AMENDMENTS.has(entry.kind)));
       this.#to = this.#entries.at(-1)?.sequence ?? this.#to;
       this.#isAtEnd = false;
@@ -242,8 +250,18 @@ export class ChatWindow {
 
   #changed(): void {
     this.#messages = null;
-    for (const listener of [...this.#listeners]) listener();
+    callBack(this.#listeners, undefined);
   }
+}
+
+/** How many of these may be held, from the first on. */
+function fitting(entries: readonly Entry[]): number {
+  let bytes = 0;
+  const tooMany = entries.findIndex((entry, at) => {
+    bytes += 2 * (entry.content?.length ?? 0) + ENTRY_OVERHEAD_BYTES;
+    return at >= ENTRIES_MAX || (at > 0 && bytes > BYTES_MAX);
+  });
+  return tooMany < 0 ? entries.length : tooMany;
 }
 
 /** Entries of a range in which nothing is missing. */

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from parley.errors import FORBIDDEN, Refusal
-from parley.model import Scope, Session
+from parley.model import PageKind, Scope, Session
 
 HTTP_DEVICE = "http"
 """The device of requests by a token that belongs to no device."""
@@ -17,7 +17,8 @@ class Access(Struct, frozen=True, kw_only=True):
 
     `makers`: who made the token of a program, as in `ApiToken`. `is_device_bound`: whether it belongs to the
     device of its session. `may_operate`: whether it counts for what only operators may do, if the person is
-    one. `ends_at_ms`: its sockets close then.
+    one. `ends_at_ms`: its sockets close then. `page`: which page in a browser has it, with the time when the
+    person last proved who they are, and whether nothing can be changed with it.
     """
 
     session: Session
@@ -27,6 +28,9 @@ class Access(Struct, frozen=True, kw_only=True):
     is_device_bound: bool = True
     may_operate: bool = True
     ends_at_ms: int | None = None
+    page: PageKind | None = None
+    password_at_ms: int = 0
+    is_read_only: bool = False
 
     def refusal(self, scope: Scope, chat_id: str | None = None) -> Refusal | None:
         """Why it is not enough for something that needs this scope, about this chat."""

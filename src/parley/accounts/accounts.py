@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Protocol
 
 import argon2
@@ -165,16 +165,36 @@ class AccountManager:
     async def log_in(
         self, username: str, password: str, device_id: str, device_name: str, address: str = ""
     ) -> tuple[str, Session]:
+        token = self._new_token()
+        session = await self.log_in_with(
+            username, password, device_id, device_name, lambda _: hash_token(token), address
+        )
+        return token, session
+
+    async def log_in_with(
+        self,
+        username: str,
+        password: str,
+        device_id: str,
+        device_name: str,
+        hash_of: Callable[[str], bytes],
+        address: str = "",
+        *,
+        expires_in_seconds: int | None = None,
+        admit: Callable[[User], None] = lambda _: None,
+    ) -> Session:
+        """A new session, stored under what `hash_of` makes of its id. `admit` may refuse the person."""
         check_device(device_id, device_name)
         user, verified = await self._verify(username, password, address)
         if user.state is not AccountState.ACTIVE:  # told to those only who know the password
             raise Refused(ACCOUNT_DISABLED)
-        token, session = await self.open_session(user.user_id, device_id, device_name, address)
+        admit(user)
+        session = await self._open(user.user_id, device_id, device_name, address, expires_in_seconds, hash_of)
         now = await self._accounts.user_by_name(username)
         if now is None or now[1] != verified:  # it was changed meanwhile, and the other sessions ended
             await self.end_sessions(user.user_id, [session.session_id])
             raise Refused(WRONG_PASSWORD)
-        return token, session
+        return session
 
     async def open_session(
         self,
@@ -189,7 +209,24 @@ class AccountManager:
         A person with too many sessions loses the one that was used least recently. `expires_in_seconds`: it
         ends then, however often it is used.
         """
-        token = TOKEN_PREFIX + self._random_bytes(TOKEN_BYTES).hex()
+        token = self._new_token()
+        session = await self._open(
+            user_id, device_id, device_name, address, expires_in_seconds, lambda _: hash_token(token)
+        )
+        return token, session
+
+    def _new_token(self) -> str:
+        return TOKEN_PREFIX + self._random_bytes(TOKEN_BYTES).hex()
+
+    async def _open(
+        self,
+        user_id: str,
+        device_id: str,
+        device_name: str,
+        address: str,
+        expires_in_seconds: int | None,
+        hash_of: Callable[[str], bytes],
+    ) -> Session:
         fixed_ms = expires_in_seconds * MS_PER_SECOND if expires_in_seconds is not None else None
         if fixed_ms is not None and not 0 < fixed_ms < PROLONGED_MS:
             raise Refused(BAD_EXPIRY)
@@ -204,7 +241,7 @@ class AccountManager:
             expires_at_ms=now_ms + (PROLONGED_MS if fixed_ms is None else fixed_ms),
             origin=origin_of(user_id, address),
         )
-        await self._sessions.add(session, hash_token(token))
+        await self._sessions.add(session, hash_of(session.session_id))
         # Read after it is durable: disabling the account ends the sessions that are stored by then.
         user = await self._accounts.user(user_id)
         if user is None or user.state is not AccountState.ACTIVE:
@@ -213,7 +250,7 @@ class AccountManager:
         sessions = await self._sessions.of(user_id)
         others = [one.session_id for one in sessions if one.session_id != session.session_id]
         await self.end_sessions(user_id, others[USER_SESSIONS_MAX - 1 :])
-        return token, session
+        return session
 
     async def is_known_address(self, username: str, address: str) -> bool:
         """Whether this account has a session that was opened from this address."""
@@ -229,7 +266,10 @@ class AccountManager:
 
         `is_recheck`: it was authenticated before on this connection.
         """
-        token_hash = hash_token(token)
+        return await self.authenticate_row(hash_token(token), is_recheck=is_recheck)
+
+    async def authenticate_row(self, token_hash: bytes, *, is_recheck: bool = False) -> Session:
+        """The same by what its row is stored under."""
         session = await self._sessions.by_token(token_hash, is_recheck=is_recheck)
         now_ms = self._clock()
         if session is None or session.expires_at_ms <= now_ms:
@@ -311,6 +351,11 @@ class AccountManager:
         for session in sessions:
             if session.session_id == session_id and session.device_id not in left:
                 await self._forget_device(user_id, session.device_id)
+
+    async def sign_out(self, user_id: str, session_id: str) -> None:
+        """As `revoke`; it is no error if the session is over already."""
+        with suppress(Refused):
+            await self.revoke(user_id, session_id)
 
     async def devices(self, user_id: str) -> list[DeviceSummary]:
         """A person's devices, the last used first; each with the name it gave last."""

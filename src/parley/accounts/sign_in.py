@@ -1,4 +1,4 @@
-"""Any token becomes what it allows: of a session, of a program, or of the operator's own login."""
+"""Any token becomes what it allows: of a session, of a page, of a program, or of the operator's own login."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from parley import ids
 from parley.accounts.access import Access
 from parley.accounts.accounts import AccountManager, is_prolonged
 from parley.accounts.api_tokens import API_TOKEN_PREFIX, ApiTokenService
+from parley.accounts.page_sessions import PAGE_TOKEN_PREFIX, PageSessions
 
 
 class TokenSignIn(Protocol):
@@ -22,9 +23,14 @@ class SignIn:
     """`jwt`: None if no issuer is trusted."""
 
     def __init__(
-        self, accounts: AccountManager, api_tokens: ApiTokenService, jwt: TokenSignIn | None = None
+        self,
+        accounts: AccountManager,
+        api_tokens: ApiTokenService,
+        pages: PageSessions,
+        jwt: TokenSignIn | None = None,
     ) -> None:
         self._accounts = accounts
+        self._pages = pages
         self._api_tokens = api_tokens
         self._jwt = jwt
 
@@ -35,6 +41,8 @@ class SignIn:
         """
         if token.startswith(API_TOKEN_PREFIX):
             return await self._api_tokens.authenticate(token)
+        if token.startswith(PAGE_TOKEN_PREFIX):
+            return await self._pages.authenticate(token, is_recheck=is_recheck)
         if self._jwt is not None and token.count(".") == 2:
             return await self._jwt.authenticate(token, is_recheck=is_recheck)
         session = await self._accounts.authenticate(token, is_recheck=is_recheck)

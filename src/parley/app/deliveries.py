@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from parley.clock import MS_PER_HOUR, Clock
 from parley.config import Config
 from parley.core.client_address import parse_networks
+from parley.core.deliveries import Lane
 from parley.core.jobs import Job
 from parley.core.retry import RetryPolicy
 from parley.delivery.admin import Audited, DeliveryAdmin
@@ -27,7 +28,6 @@ from parley.ids import Ids
 from parley.model import JobScope
 from parley.records.kinds import Kinds
 from parley.sending.amended_log import amended_log
-from parley.store.delivery.rows import Lane
 from parley.store.ports import Engine, Feed
 from parley.telemetry import Metrics
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from parley.app.allocators import IN_STORE, make_allocator
 from parley.clock import Clock
 from parley.config import Config
-from parley.dynamodb import DEADLINE_SECONDS, Dynamo
 from parley.ids import Ids
-from parley.sequencing.dynamodb import DynamoAllocator
+from parley.store.dynamodb.allocator import DynamoAllocator
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
+from parley.store.dynamodb.driver import DEADLINE_SECONDS, Dynamo
 from parley.store.dynamodb.schema import check_tables
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.ports import APPEND_SECONDS_MAX

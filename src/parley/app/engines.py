@@ -11,7 +11,8 @@ from parley.core.jobs import Job
 from parley.ids import Ids
 from parley.model import JobScope, Persisted
 from parley.records.sessions import Sessions
-from parley.store.ports import Engine, Log
+from parley.store.ports import Engine, Log, Records
+from parley.store.tables import PAGE_SESSIONS
 from parley.telemetry import Metrics
 from parley.testing import faults
 
@@ -94,12 +95,17 @@ def sealing(log: Log, publish: Callable[[list[Persisted]], None]) -> Job:
     )
 
 
-def expired_sessions(sessions: Sessions, clock: Clock) -> Job:
+def expired_sessions(sessions: Sessions, records: Records, clock: Clock) -> Job:
     """Delete sessions that were not used for 30 days."""
+
+    async def run() -> None:
+        await sessions.end_expired(clock())
+        await records.expire(PAGE_SESSIONS, clock())
+
     return Job(
         name="expired_sessions",
         does="deletes sessions that were long unused; their tokens are refused anyway",
-        run=lambda: sessions.end_expired(clock()),
+        run=run,
         interval_seconds=EXPIRED_SECONDS,
         timeout_seconds=EXPIRED_SECONDS_MAX,
         first_seconds=EXPIRED_FIRST_SECONDS,

@@ -11,7 +11,6 @@ from parley.accounts.user_admin import UserAdmin
 from parley.app.deliveries import make_delivery_admin
 from parley.app.engines import make_engine
 from parley.app.timeline import make_timeline
-from parley.chats.chat_admin import ChatAdmin
 from parley.chats.operated_chats import OperatedChats
 from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
 from parley.gateway.chat_check import ChatChecker
@@ -65,10 +64,11 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         random_bytes=secrets.token_bytes,
         accounts=app.accounts,
         sign_in=app.identities.sign_in,
+        pages=app.identities.pages,
         api_tokens=app.identities.api_tokens,
         external_people=app.identities.external_people,
         user_admin=user_admin,
-        chat_admin=ChatAdmin(app.membership, app.invitations, store.directory, kinds.accounts),
+        chat_admin=app.chat_admin,
         deliveries=make_delivery_admin(app.config, store, kinds, user_admin.audited, app.clock, app.ids),
         push=app.push.registrations,
         fanouts=FanoutAdmin(store.directory, kinds.push.fanouts, app.push.sizes, user_admin.audited),
@@ -82,7 +82,7 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         client_ids=ClientIds(secret, store.log, app.clock),
         reader=app.reader,
         message_actions=app.message_actions,
-        search=SearchService(app.search.searches, store.directory, store.relations),
+        search=SearchService(app.search.searches, store.directory, kinds.relations),
         presence=social.presence,
         receipts=social.receipts,
         contacts=social.contacts,
@@ -107,7 +107,7 @@ def _make_operated_chats(app: App, beside: EngineBeside) -> OperatedChats:
         log=app.log,
         directory=store.directory,
         member_states=store.member_states,
-        relations=store.relations,
+        relations=app.kinds.relations,
         cursors=store.cursors,
         device_lists=app.kinds.device_lists,
         retentions=app.kinds.retentions,

@@ -11,6 +11,7 @@ from parley.accounts.accounts import AccountManager
 from parley.accounts.api_tokens import ApiTokenService
 from parley.accounts.external_people import ExternalPeople
 from parley.accounts.jwks import JWKS_BYTES_MAX, JwksKeys
+from parley.accounts.page_sessions import PageSessions
 from parley.accounts.sign_in import SignIn, TokenSignIn
 from parley.bus.ports import Bus
 from parley.clock import Clock
@@ -53,7 +54,8 @@ class Identities:
         self.external_people = ExternalPeople(
             config.auth_jwt.issuer, kinds.external_ids, kinds.accounts, manager, clock, make_ids
         )
-        self.sign_in = SignIn(manager, self.api_tokens, self._make_jwt(config.auth_jwt))
+        self.pages = PageSessions(manager, kinds.page_sessions, clock, secrets.token_bytes)
+        self.sign_in = SignIn(manager, self.api_tokens, self.pages, self._make_jwt(config.auth_jwt))
 
     def _make_jwt(self, config: JwtConfig) -> TokenSignIn | None:
         if not config.is_set:

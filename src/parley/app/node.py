@@ -27,6 +27,7 @@ from parley.app.push import Push
 from parley.app.search import Search
 from parley.audit import AuditTrail
 from parley.bodies.erasures import BodyAdmin
+from parley.chats.chat_admin import ChatAdmin
 from parley.chats.invitations import InvitationService
 from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
@@ -167,6 +168,7 @@ class App:
         self.deletions = self._make_deletions()
         self.invitations = self._make_invitations()
         self.reports = self._make_reports()
+        self.chat_admin = self._make_chat_admin()
         self.body_admin = self._make_body_admin()
         self.push = self._make_push()
         self.rates = SharedRates(ephemeral, clock)
@@ -181,9 +183,9 @@ class App:
         return amended_log(self.store)
 
     def _make_invitations(self) -> InvitationService:
-        store, signals = self.store, self.ephemeral.signals
+        kinds, signals, directory = self.kinds, self.ephemeral.signals, self.store.directory
         return InvitationService(
-            self.membership, store.directory, store.invitations, store.relations, signals, self.clock
+            self.membership, directory, kinds.invitations, kinds.relations, signals, self.clock
         )
 
     def _make_deletions(self) -> AccountDeletions:
@@ -191,8 +193,8 @@ class App:
         return AccountDeletions(
             admin=self.kinds.account_admin,
             directory=store.directory,
-            relations=store.relations,
-            invitations=store.invitations,
+            relations=self.kinds.relations,
+            invitations=self.kinds.invitations,
             membership=self.membership,
             clock=self.clock,
             forget_devices=partial(forget_devices, self.kinds.push.devices),
@@ -233,7 +235,7 @@ class App:
             accounts=self.kinds.accounts,
             cursors=store.cursors,
             overviews=store.overviews,
-            relations=store.relations,
+            relations=self.kinds.relations,
             member_states=store.member_states,
             ephemeral=self.ephemeral,
             audience=subscribers,
@@ -448,7 +450,10 @@ class App:
             if self.files is not None:
                 jobs.append(self.files.removal.job)
         if "delivery" in self.config.cluster.roles:
-            jobs += [expired_sessions(self.kinds.sessions, self.clock), self.answered_requests.job]
+            jobs += [
+                expired_sessions(self.kinds.sessions, self.store.records, self.clock),
+                self.answered_requests.job,
+            ]
             if self.deliveries is not None:
                 jobs += self.deliveries.jobs
         if "push" in self.config.cluster.roles:
@@ -458,6 +463,18 @@ class App:
         if self.certificate is not None:
             jobs.append(self.certificate.job)
         return jobs
+
+    def _make_chat_admin(self) -> ChatAdmin:
+        store = self.store
+        return ChatAdmin(
+            membership=self.membership,
+            invitations=self.invitations,
+            directory=store.directory,
+            accounts=self.kinds.accounts,
+            waiting=self.kinds.invitations,
+            actions=self.message_actions,
+            random_bytes=secrets.token_bytes,
+        )
 
     def _make_body_admin(self) -> BodyAdmin:
         def retention() -> Retention:
@@ -476,6 +493,7 @@ class App:
             reports=self.kinds.erasure_reports,
             clock=self.clock,
             forget_cursors=store.member_states.forget_cursors,
+            empty_chat=self.chat_admin.empty,
             forget_devices=partial(forget_devices, self.kinds.push.devices),
             forget_reasons=self.reports.forget_reasons,
             fault_point=faults.fault_point_from(self.environment),
@@ -489,7 +507,7 @@ class App:
             directory=self.store.directory,
             sender=self.sender,
             amendments=self.kinds.amendments,
-            retentions=self.kinds.retentions,
+            settings=self.kinds.chat_settings,
             bodies=make_entry_writer(self.store, self.config, self.clock, self.metrics, self.environment),
             clock=self.clock,
             window_seconds=self.config.messages.edit_window_seconds,

@@ -11,6 +11,7 @@ from parley.config import Config
 from parley.core.client_address import parse_networks
 from parley.core.fanout import FanoutSizes
 from parley.core.jobs import Job
+from parley.core.push_devices import OUTCOME_DAYS, Provider
 from parley.core.retry import RetryPolicy
 from parley.delivery.attempts import LogSource
 from parley.delivery.guarded_http import GuardedHttp
@@ -31,7 +32,6 @@ from parley.records.kinds import Kinds
 from parley.records.server_keys import ServerKeys
 from parley.sending.amended_log import amended_log
 from parley.store.ports import Engine, Feed
-from parley.store.push.rows import OUTCOME_DAYS, Provider
 from parley.telemetry import Metrics
 
 EXPIRE_SECONDS = 3_600.0

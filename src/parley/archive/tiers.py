@@ -30,7 +30,6 @@ from parley.model import (
 )
 from parley.objects.ports import ObjectMissing, Objects
 from parley.store.check import ArchivedRows
-from parley.store.delivery.ports import Lanes
 from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
 from parley.store.paging import Row, fitting, page_of
 from parley.store.ports import (
@@ -41,13 +40,12 @@ from parley.store.ports import (
     Engine,
     Entries,
     Feed,
-    Invitations,
+    Lanes,
     Log,
     MemberStates,
     Outbox,
     Overviews,
     Records,
-    Relations,
 )
 from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
@@ -273,14 +271,6 @@ class TieredEngine:
     @property
     def records(self) -> Records:
         return self._engine.records
-
-    @property
-    def relations(self) -> Relations:
-        return self._engine.relations
-
-    @property
-    def invitations(self) -> Invitations:
-        return self._engine.invitations
 
     @property
     def member_states(self) -> MemberStates:

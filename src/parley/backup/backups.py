@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from parley.backup.cold_parts import ColdParts, archive_key
 from parley.backup.copied_objects import packed_list, put_back, read_part, unpacked_list
-from parley.backup.file_copies import FileCopies, KeptFiles, files_key
+from parley.backup.file_copies import FileCopies, FilesInBackup, files_key
 from parley.backup.manifests import (
     COLD,
     FILES,
@@ -143,7 +143,7 @@ class Backups:
 
     async def _rest(
         self, source: BackupSource, after: int, since: int, copied: Mapping[str, Part] | None
-    ) -> tuple[SnapshotParts, list[Part], KeptFiles]:
+    ) -> tuple[SnapshotParts, list[Part], FilesInBackup]:
         """A snapshot, and the archive and the files that belong to it.
 
         A file that is gone was removed after the snapshot, which a newer one tells, or is lost. `copied`:
@@ -159,7 +159,7 @@ class Backups:
                 gone = str(missing)
                 continue
             if copied is None:
-                return rest, archived, KeptFiles([], 0, frozenset(file.attachment_id for file in known))
+                return rest, archived, FilesInBackup([], 0, frozenset(file.attachment_id for file in known))
             files = await self._copies.keep(known, copied)
             if files.lacking <= lacking or attempt == SNAPSHOTS_MAX - 1:
                 self._copies.refuse_wrong_place(files)

@@ -34,7 +34,7 @@ class FileDamaged(ParleyError):
     """The bytes of a file are not those that were uploaded."""
 
 
-class KeptFiles(Struct, frozen=True):
+class FilesInBackup(Struct, frozen=True):
     """What a backup holds of files. `lacking`: those that it should have, and whose bytes were not found."""
 
     parts: list[Part]
@@ -54,7 +54,7 @@ class FileCopies:
         self._files = files
         self._say = say
 
-    async def keep(self, files: Sequence[StoredFile], copied: Mapping[str, Part]) -> KeptFiles:
+    async def keep(self, files: Sequence[StoredFile], copied: Mapping[str, Part]) -> FilesInBackup:
         """Copy what is not there yet; each file is checked, and each part read back.
 
         `copied`: parts that an earlier backup has, by key. A file whose bytes are lost, or are not those that
@@ -71,7 +71,7 @@ class FileCopies:
                 if not file.is_going:
                     lacking.add(file.attachment_id)
                     self._say(f"left out: {problem}")
-        return KeptFiles(parts, count, frozenset(lacking))
+        return FilesInBackup(parts, count, frozenset(lacking))
 
     async def _copy(self, file: StoredFile) -> list[Part]:
         """Read it first: a part that was written stays, so it must be right."""
@@ -95,7 +95,7 @@ class FileCopies:
             raise ConfigError(NO_TARGET)
         return self._files
 
-    def refuse_wrong_place(self, kept: KeptFiles) -> None:
+    def refuse_wrong_place(self, kept: FilesInBackup) -> None:
         """ConfigError if it has none of the files: this is not where the server keeps them."""
         if kept.lacking and not kept.count:
             raise ConfigError(

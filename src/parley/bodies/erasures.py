@@ -1,17 +1,20 @@
-"""Erasures of people that operators asked for: noted durably, then done by a job, again if it died."""
+"""Erasures of people, and of whole chats, that operators asked for: noted durably, then done by a job, again
+if it died.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from msgspec.structs import replace
 
+from parley.bodies.subjects import is_chat
 from parley.clock import Clock, iso
 from parley.core.jobs import Job
-from parley.errors import NOT_FOUND, Refused
+from parley.errors import NOT_FOUND, UNDER_HOLD, Refused
 from parley.model import ErasedChat, ErasureReport, ErasureStep, JobScope
 from parley.records.book import Book
 from parley.records.chat_settings import Retentions
@@ -44,6 +47,10 @@ async def forget_nothing(user_id: str, *, dry: bool = False) -> int:
     return 0
 
 
+async def nobody_leaves(chat_id: str) -> None:
+    """Where no chat is deleted."""
+
+
 async def note_erasure(erasures: Erasures, reports: Book[ErasureReport], user_id: str, now_ms: int) -> None:
     """A person's bodies go, whatever happens to this process: the job finds it."""
     await erasures.add(user_id, now_ms)
@@ -53,7 +60,8 @@ async def note_erasure(erasures: Erasures, reports: Book[ErasureReport], user_id
 class BodyAdmin:
     """What operators decide about bodies.
 
-    `make_retention` is called for the first erasure. `forget_devices`: a person's devices are not rung any
+    `make_retention` is called for the first erasure. `empty_chat` takes everybody out of a group that is
+    deleted. `forget_devices`: a person's devices are not rung any
     more. `forget_reasons`: what they wrote in reports goes.
     """
 
@@ -67,6 +75,7 @@ class BodyAdmin:
         reports: Book[ErasureReport],
         clock: Clock,
         forget_cursors: Forget,
+        empty_chat: Callable[[str], Awaitable[None]] = nobody_leaves,
         forget_devices: Forget = forget_nothing,
         forget_reasons: Forget = forget_nothing,
         fault_point: Callable[[str], None] = lambda _: None,
@@ -78,6 +87,7 @@ class BodyAdmin:
         self._reports = reports
         self._clock = clock
         self._forget_cursors = forget_cursors
+        self._empty_chat = empty_chat
         self._forget_devices = forget_devices
         self._forget_reasons = forget_reasons
         self._fault_point = fault_point
@@ -88,6 +98,12 @@ class BodyAdmin:
         await note_erasure(self._erasures, self._reports, user_id, self._clock())
         self._woken.set()
         return JOB
+
+    async def begin_chat(self, chat_id: str) -> str:
+        """The same for a chat: everybody is taken out of a group, and every body goes."""
+        if (await self.retention_of(chat_id)).is_held:
+            raise Refused(UNDER_HOLD)
+        return await self.begin(chat_id)
 
     async def retention_of(self, chat_id: str) -> ChatRetention:
         if await self._directory.chat(chat_id) is None:
@@ -103,7 +119,7 @@ class BodyAdmin:
     def job(self) -> Job:
         return Job(
             name=JOB,
-            does="removes the bodies of people who are erased",
+            does="removes the bodies of people who are erased, and of chats that are deleted",
             run=self.look,
             interval_seconds=LOOK_SECONDS,
             timeout_seconds=LOOK_SECONDS_MAX,
@@ -130,6 +146,8 @@ class BodyAdmin:
 
         If it is cut off in the middle, the next look finishes the step that was under way, and does the rest.
         """
+        if is_chat(user_id):
+            await self._empty_chat(user_id)
         retention = self._make_retention()
         report = await self._change(user_id, lambda report: replace(report, finished_at=""))
         if report.under_way is not None:
@@ -139,7 +157,7 @@ class BodyAdmin:
             await self.begin_step(user_id, counted)
             await self._forget(user_id)
             await self.end_step(user_id)
-        done = await retention.erase_person(user_id, journal=StepJournal(self, user_id))
+        done = await retention.erase(user_id, journal=StepJournal(self, user_id))
         now = iso(self._clock())
         return await self._change(user_id, lambda r: replace(with_holds(r, done), finished_at=now))
 

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from parley.bodies.subjects import chats_of, choice_of
 from parley.bodies.writer import Choice, EntryWriter
 from parley.clock import MS_PER_DAY, Clock, iso
 from parley.records.chat_settings import Retentions
@@ -118,20 +119,20 @@ class Retention:
             await self._writer.scrub()
         return report
 
-    async def erase_person(
+    async def erase(
         self,
-        user_id: str,
+        subject_id: str,
         show: OnReport = nothing_shown,
         *,
         dry: bool = False,
         journal: ErasureJournal | None = None,
     ) -> RetentionReport:
-        """Remove the bodies of all messages of a person, in every chat that is not under a hold.
+        """Remove the bodies of all messages of a person, or of a chat, where they are not under a hold.
 
         A chat with such messages is read twice: what is removed is counted before.
         """
-        report, choice = RetentionReport(), Choice(sender_id=user_id)
-        async for chat_id, retention in self._chats(None):
+        report, choice = RetentionReport(), choice_of(subject_id)
+        async for chat_id, retention in self._chats(chats_of(subject_id)):
             found = await self._writer.erase(chat_id, choice, dry=True)
             if retention.is_held and found.bodies:
                 report.lines.append(RetentionLine(chat_id=chat_id, days=0, is_held=True, before=""))
@@ -155,9 +156,9 @@ class Retention:
         if journal is not None:
             await journal.end()
 
-    async def finish_chat(self, user_id: str, chat_id: str) -> RetentionLine:
+    async def finish_chat(self, subject_id: str, chat_id: str) -> RetentionLine:
         """Remove what an erasure that was cut off has left in a chat; what a hold keeps of it is counted."""
-        choice = Choice(sender_id=user_id)
+        choice = choice_of(subject_id)
         async for found, retention in self._chats([chat_id]):
             if retention.is_held:
                 kept = await self._writer.erase(found, choice, dry=True)

@@ -15,7 +15,9 @@ from parley.ephemeral.ports import Signals
 from parley.ephemeral.signals import InvitationEndedSignal, InvitationSignal
 from parley.errors import BLOCKED, NOT_A_MEMBER, Refusal, Refused
 from parley.model import Appended, ChatType, Invitation, Role, StoredChat, User
-from parley.store.ports import Directory, Invitations, Relations
+from parley.records.invitations import Invitations
+from parley.records.relations import Relations
+from parley.store.ports import Directory
 from parley.wire.limits import INVITATION_DAYS, PAGE_ENTRIES_MAX
 
 ATTEMPTS_MAX = 3

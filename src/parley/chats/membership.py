@@ -29,6 +29,8 @@ from parley.store.ports import Directory
 from parley.wire.limits import CHAT_MEMBERS_MAX, SLOW_MODE_SECONDS_MAX, TITLE_CHARS_MAX
 
 FIRST_EPOCH = 1
+OPERATOR = "operator"
+"""In the content of an entry that an operator made in a member's name."""
 NO_TITLE = BAD_REQUEST.because(f"a title has 1 to {TITLE_CHARS_MAX} characters")
 ABOUT_THE_CHAT = (Action.RENAMED, Action.READ_RECEIPTS, Action.POSTING)
 BAD_SLOW_MODE = BAD_REQUEST.because(f"slow_mode_seconds is 0 to {SLOW_MODE_SECONDS_MAX}")
@@ -104,16 +106,20 @@ class Membership:
     async def set_role(self, chat_id: str, actor_id: str, user_id: str, role: Role) -> Appended:
         return await self._change(chat_id, actor_id, Change(Action.ROLE, user_id, role))
 
-    async def remove(self, chat_id: str, actor_id: str, user_id: str) -> Appended:
+    async def remove(
+        self, chat_id: str, actor_id: str, user_id: str, *, by_operator: bool = False
+    ) -> Appended:
         """Remove a member, or leave."""
         role = await self._directory.role(chat_id, user_id)
         if role is None and await self._directory.role(chat_id, actor_id) is not None:
             raise Refused(NOT_FOUND.because("this person is not a member"))
-        action = Action.LEFT if user_id == actor_id else Action.REMOVED
-        return await self._change(chat_id, actor_id, Change(action, user_id, role or Role.MEMBER))
+        action = Action.LEFT if user_id == actor_id and not by_operator else Action.REMOVED
+        change = Change(action, user_id, role or Role.MEMBER)
+        return await self._change(chat_id, actor_id, change, by_operator=by_operator)
 
-    async def rename(self, chat_id: str, actor_id: str, title: str) -> Appended:
-        return await self._change(chat_id, actor_id, Change(Action.RENAMED, title=_shown_title(title)))
+    async def rename(self, chat_id: str, actor_id: str, title: str, *, by_operator: bool = False) -> Appended:
+        change = Change(Action.RENAMED, title=_shown_title(title))
+        return await self._change(chat_id, actor_id, change, by_operator=by_operator)
 
     async def set_read_receipts(self, chat_id: str, actor_id: str, mode: ReadReceipts) -> Appended:
         """What the chat tells of who has read, from this entry on and for every message."""
@@ -130,20 +136,23 @@ class Membership:
         )
         return await self._change(chat_id, actor_id, change)
 
-    async def _change(self, chat_id: str, actor_id: str, change: Change) -> Appended:
+    async def _change(
+        self, chat_id: str, actor_id: str, change: Change, *, by_operator: bool = False
+    ) -> Appended:
         return await self._sending.send(
             Draft(
                 chat_id=chat_id,
                 sender_id=actor_id,
-                content=_content(change),
+                content=_content(change, by_operator=by_operator),
                 content_type="application/json",
                 kind=Kind.CHAT.value if change.action in ABOUT_THE_CHAT else Kind.MEMBER.value,
                 change=change,
+                by_operator=by_operator,
             )
         )
 
 
-def _content(change: Change) -> str:
+def _content(change: Change, *, by_operator: bool) -> str:
     body: dict[str, object] = {"action": change.action.value}
     if change.action is Action.RENAMED:
         body["title"] = change.title
@@ -157,6 +166,8 @@ def _content(change: Change) -> str:
         body |= {name: value for name, value in wanted.items() if value is not None}
     else:
         body |= {"user_id": change.user_id, "role": change.role.value}
+    if by_operator:
+        body["by"] = OPERATOR
     return msgspec.json.encode(body).decode()
 
 

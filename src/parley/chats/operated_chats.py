@@ -18,7 +18,8 @@ from parley.errors import NOT_FOUND, Refused
 from parley.model import ChatMember, ChatType, Head, MemberSettings, Page, PersonDevices, StoredChat, User
 from parley.records.book import Book
 from parley.records.chat_settings import Retentions
-from parley.store.ports import Cursors, Directory, Log, MemberStates, Relations
+from parley.records.relations import Relations
+from parley.store.ports import Cursors, Directory, Log, MemberStates
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX

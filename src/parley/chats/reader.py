@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from parley.chats.log_hasher import LogHasher
-from parley.clock import Clock
+from parley.clock import Clock, from_iso
 from parley.core.sync import Start, decide_start, is_same_message
 from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
 from parley.model import Head, Kind, Page
@@ -18,6 +18,8 @@ from parley.wire.frames import Entry, SyncRequest
 from parley.wire.limits import PAGE_ENTRIES_MAX, RECEIPT_PAGES_MAX, SEQUENCE_MAX
 
 SEQUENCE_DIGITS_MAX = len(str(SEQUENCE_MAX))
+ENTRIES_PER_STEP = 8
+"""Positions that are read at each step of the search for a time: some may be voids."""
 
 
 class EntryHeader(Struct, gc=False):
@@ -79,6 +81,42 @@ class ChatReader:
     async def history(self, user_id: str, chat_id: str, before: int, limit: int) -> Page:
         await self.check_member(chat_id, user_id)
         return await self._log.read_before(chat_id, before, min(limit, PAGE_ENTRIES_MAX))
+
+    async def around(self, user_id: str, chat_id: str, place: int | str, limit: int) -> Page:
+        """A page with both sides of a position, or of a message; the last page if the log ends before it."""
+        await self.check_member(chat_id, user_id)
+        sequence = place if isinstance(place, int) else await self._sequence(chat_id, place)
+        limit = min(limit, PAGE_ENTRIES_MAX)
+        sequence = min(max(sequence, 1), (await self._head(chat_id)).sequence + 1)
+        after = await self._log.read(chat_id, sequence - 1, limit - limit // 2)
+        before = await self._log.read_before(chat_id, sequence, limit - len(after.entries) - len(after.voids))
+        return joined(before, after)
+
+    async def at(self, user_id: str, chat_id: str, time_ms: int, limit: int) -> Page:
+        """A page around the first entry that was stored then, or later."""
+        await self.check_member(chat_id, user_id)
+        beyond = (await self._head(chat_id)).sequence + 1
+        first, end = 1, beyond
+        while first < end:
+            middle = (first + end) // 2
+            found = await self._first_entry(chat_id, middle, end)
+            if found is None or found.sequence >= end or from_iso(found.created_at) >= time_ms:
+                end = middle
+            else:
+                first = found.sequence + 1
+        found = await self._first_entry(chat_id, first, beyond)
+        return await self.around(user_id, chat_id, beyond if found is None else found.sequence, limit)
+
+    async def _first_entry(self, chat_id: str, first: int, end: int) -> Entry | None:
+        """The first entry from one position on; None if there are only voids before `end`."""
+        while first < end:
+            page = await self._log.read(chat_id, first - 1, ENTRIES_PER_STEP)
+            if page.entries:
+                return decode_entry(page.entries[0])
+            if page.to_sequence < first:
+                return None
+            first = page.to_sequence + 1
+        return None
 
     async def find_send(self, user_id: str, chat_id: str, client_key: bytes) -> Entry:
         """What became of a message: only its sender may ask."""
@@ -166,6 +204,21 @@ class ChatReader:
 
     async def flush(self, user_id: str) -> None:
         await self._cursors.flush(user_id)
+
+
+def joined(before: Page, after: Page) -> Page:
+    """Two pages of one log as one, if the second goes on where the first ends; else the second."""
+    if before.epoch != after.epoch or before.to_sequence + 1 != after.from_sequence:
+        return after if after.entries or after.voids else before
+    return Page(
+        chat_id=after.chat_id,
+        epoch=after.epoch,
+        entries=[*before.entries, *after.entries],
+        voids=[*before.voids, *after.voids],
+        from_sequence=before.from_sequence,
+        to_sequence=after.to_sequence,
+        head=after.head,
+    )
 
 
 def check_sequence(text: str, name: str, default: int) -> int:

@@ -14,8 +14,8 @@ import typer
 from parley.cli.options import AsJson, ConfigFile, Data
 
 if TYPE_CHECKING:
-    from parley.delivery.admin import DeliveryAdmin
-    from parley.store.delivery.rows import DeadLetter, Selection
+    from parley.core.deliveries import DeadLetter, Selection
+    from parley.delivery.admin import Chosen, DeliveryAdmin
 
 T = TypeVar("T")
 
@@ -33,6 +33,12 @@ Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Dead
 Chat = Annotated[str | None, typer.Option("--chat", metavar="ID", help="Of this chat.")]
 To = Annotated[str | None, typer.Option("--to", metavar="ID", help="For this recipient.")]
 Ids = Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; may be repeated.")]
+Previewed = Annotated[
+    str,
+    typer.Option(
+        "--preview", metavar="TOKEN", help="Exactly what a run without --apply showed: it prints a token."
+    ),
+]
 Apply = Annotated[bool, typer.Option("--apply", help="Do it; without this nothing is changed.")]
 
 
@@ -46,7 +52,7 @@ def _selected(
 ) -> Selection:
     from parley.cli.places import CommandFailed
     from parley.clock import from_iso
-    from parley.store.delivery.rows import Selection
+    from parley.core.deliveries import Selection
 
     try:
         return Selection(
@@ -99,7 +105,7 @@ def list_dead_letters(
     from parley.cli.output import print_json, print_table
     from parley.cli.places import CommandFailed
     from parley.clock import iso
-    from parley.store.delivery.rows import LetterStatus
+    from parley.core.deliveries import LetterStatus
 
     if status is not None and status not in list(LetterStatus):
         raise CommandFailed(f"there is no status {status}; choose of {', '.join(LetterStatus)}")
@@ -144,6 +150,7 @@ def show_letter(
 @selecting
 def replay(
     selection: Selection,
+    preview: Previewed = "",
     apply: Apply = False,
     data: Data = None,
     config: ConfigFile = None,
@@ -158,8 +165,9 @@ def replay(
 
     async def act(admin: DeliveryAdmin, is_served: bool) -> dict[str, Any]:
         if not apply:
-            return {"matched": await admin.matching(selection, REPLAY), "job_id": None}
-        matched, job_id = await admin.replay(who_acts(), selection)
+            return await _previewed(admin, selection, REPLAY)
+        chosen = await _chosen(admin, selection, preview)
+        matched, job_id = await admin.replay(who_acts(), chosen)
         done = await _watch(admin, job_id) if is_served and matched else {}
         return {"matched": matched, "job_id": job_id, **done}
 
@@ -171,6 +179,7 @@ def replay(
 def discard(
     reason: Annotated[str, typer.Option("--reason", help="Why, for the record.")],
     selection: Selection,
+    preview: Previewed = "",
     apply: Apply = False,
     data: Data = None,
     config: ConfigFile = None,
@@ -182,11 +191,28 @@ def discard(
 
     async def act(admin: DeliveryAdmin, _: bool) -> dict[str, Any]:
         if not apply:
-            return {"matched": await admin.matching(selection, DISCARD), "job_id": None}
-        matched, job_id = await admin.discard(who_acts(), selection, reason)
+            return await _previewed(admin, selection, DISCARD)
+        chosen = await _chosen(admin, selection, preview)
+        matched, job_id = await admin.discard(who_acts(), chosen, reason)
         return {"matched": matched, "job_id": job_id}
 
     _tell(json, _with_admin(data, config, act), "discarded")
+
+
+async def _previewed(admin: DeliveryAdmin, selection: Selection, action: str) -> dict[str, Any]:
+    """How many an action would concern, and the token that names them."""
+    seen = await admin.preview(selection)
+    return {"matched": await admin.matching(selection, action), "job_id": None, "token": seen.token}
+
+
+async def _chosen(admin: DeliveryAdmin, selection: Selection, preview: str) -> Selection | Chosen:
+    from parley.core.deliveries import Selection as Nothing
+
+    if not preview:
+        return selection
+    if selection != Nothing():
+        raise typer.BadParameter("it names the dead letters by itself", param_hint="--preview")
+    return await admin.previewed(preview)
 
 
 @webhook.command("add")
@@ -355,7 +381,8 @@ def _tell(json: bool, result: dict[str, Any], done: str) -> None:
     if json:
         print_json(result)
     elif result["job_id"] is None:
-        print(f"{plural(result['matched'], 'dead dead_letter')} would be {done}")
-        note("Nothing was changed; do it with --apply.")
+        print(f"{plural(result['matched'], 'dead letter')} would be {done}")
+        note("Nothing was changed; do it with --apply. For exactly these, whatever comes meanwhile:")
+        note(f"--apply --preview {result['token']}")
     else:
-        print(f"{plural(result['matched'], 'dead dead_letter')} {done}  {result['job_id']}")
+        print(f"{plural(result['matched'], 'dead letter')} {done}  {result['job_id']}")

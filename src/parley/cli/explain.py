@@ -116,7 +116,7 @@ async def _from_store(
         timeline = make_timeline(place.settings, engine, services.kinds, traces, wall_clock)
         found = timeline_body(await timeline.explain(message_id, user_id, chat_id))
         named = {step.user_id for step in found.steps if isinstance(step.user_id, str)} | {found.sender_id}
-        profiles = await engine.relations.profiles(sorted(named | ({user_id} - {""})))
+        profiles = await services.kinds.accounts.profiles(sorted(named | ({user_id} - {""})))
         names = {known: user.username for known, user in profiles.items()}
         users = await services.kinds.listing.users() if is_served else []
         active = AccountState.ACTIVE.value

@@ -67,7 +67,7 @@ def copy(
         print_json(report)
         return
     others = sum(report.records.values())
-    erasures = plural(report.records["KeptErasure"], "pending erasure")
+    erasures = plural(report.records["PendingErasure"], "pending erasure")
     print(
         f"Equal: {report.chats:,} chats, {report.entries:,} entries, {report.voids:,} voids,"
         f" {others:,} other records, {plural(report.rules, 'retention rule')},"

@@ -120,8 +120,8 @@ class OfflineServices:
         self.deletions = AccountDeletions(
             admin=kinds.account_admin,
             directory=engine.directory,
-            relations=engine.relations,
-            invitations=engine.invitations,
+            relations=kinds.relations,
+            invitations=kinds.invitations,
             membership=self.membership,
             clock=wall_clock,
             forget_devices=partial(forget_devices, kinds.push.devices),
@@ -148,8 +148,8 @@ class OfflineServices:
         self.invitations = InvitationService(
             self.membership,
             engine.directory,
-            engine.invitations,
-            engine.relations,
+            kinds.invitations,
+            kinds.relations,
             LocalSignals(),  # frames to connected people come from servers alone
             wall_clock,
         )

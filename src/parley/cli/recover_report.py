@@ -13,7 +13,7 @@ from parley.errors import InconsistentCounterError, StoreError
 from parley.store import recovery as store_recovery
 from parley.store.invariants import Breach
 from parley.store.ports import Engine
-from parley.store.recovery import Recovery
+from parley.store.recovery import Recovery, how_to_go_on
 
 
 class ChatReport(Struct, omit_defaults=True):
@@ -62,55 +62,27 @@ async def _recover_one(
 
 
 def _outcome(recovery: Recovery) -> ChatReport:
-    traces = recovery.traces
-    status = (
-        "fine"
-        if not recovery.is_lost and not recovery.voids
-        else "recovered"
-        if recovery.applied
-        else "missing"
-    )
     return ChatReport(
-        traces.chat_id,
-        status,
+        recovery.traces.chat_id,
+        recovery.status,
         applied=recovery.applied,
-        found=_sources(recovery),
+        found=recovery.found,
         sequence_counter=recovery.counter,
         voids=recovery.voids,
         breaches=recovery.breaches,
     )
 
 
-def _sources(recovery: Recovery) -> dict[str, int | None]:
-    traces = recovery.traces
-    trimmed = {"trimmed_through": traces.trimmed} if traces.trimmed else {}
-    return {
-        "sequence_counter": traces.counter,
-        "entries": traces.entries,
-        "voids": traces.voids,
-        "open_allocations": traces.open_allocations,
-        "idempotency_keys": traces.keys,
-        "user_device_cursors": traces.device_cursors,
-        "delivery_state": traces.delivery_state,
-        **trimmed,
-    }
-
-
 def _next_step(error: StoreError, engine: Engine, chat_id: str) -> str:
     if not isinstance(error, InconsistentCounterError):
         return ""
-    return (
-        "\nAn existing counter is never overwritten. Find out what lowered it (a restored backup?), then:"
-        f"\n{engine.repairs.how_to_delete_counter(chat_id)}"
-    )
+    return f"\n{how_to_go_on(engine, chat_id)}"
 
 
 def _print_recovery(recovery: Recovery, apply: bool, seal_holes: bool) -> None:
     traces = recovery.traces
     print(traces.chat_id)
-    rows = [
-        (name, "missing" if value is None else value or "-") for name, value in _sources(recovery).items()
-    ]
+    rows = [(name, "missing" if value is None else value or "-") for name, value in recovery.found.items()]
     print_table(["HIGHEST NUMBER IN", ""], rows)
     print()
     done = "written" if recovery.applied else "would write"

@@ -10,7 +10,7 @@
 `docs/sdk-python.md` says what it promises an application, and what it requires.
 """
 
-from parley.client.api import login, register, reset_password
+from parley.client.api import login, register, reset_password, server_info
 from parley.client.chat import Chat, MessageStatus, Sending
 from parley.client.client import Client, connect
 from parley.client.errors import (
@@ -75,4 +75,5 @@ __all__ = [
     "login",
     "register",
     "reset_password",
+    "server_info",
 ]

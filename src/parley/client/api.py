@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -49,6 +49,7 @@ from parley.wire.bodies import (
     VapidPublicKey,
 )
 from parley.wire.frames import Ack, Batch, Entry, OverviewChat, PresenceView
+from parley.wire.page_bodies import ProfileList, ServerInfo, ShownEntry
 
 HTTP_SECONDS_MAX = 30
 TRANSFER_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=300)
@@ -101,6 +102,11 @@ class Api:
     async def history(self, chat_id: str, params: dict[str, str]) -> Batch[Entry]:
         return await self.call("GET", f"{chat_path(chat_id)}/messages", Batch[Entry], params=params)
 
+    async def shown(self, chat_id: str, params: dict[str, str]) -> Batch[ShownEntry]:
+        """A page of the log as a reader sees it."""
+        path = f"{chat_path(chat_id)}/messages"
+        return await self.call("GET", path, Batch[ShownEntry], params={**params, "shown": "true"})
+
     async def chats(self, *, newest: int | None = None) -> list[OverviewChat]:
         """Every chat of the person, with titles and last entries; or so many with the latest entries, the
         latest first.
@@ -117,10 +123,12 @@ class Api:
                 return found[:newest]
             params["changed_since"] = page.token
 
-    async def members(self, chat_id: str) -> list[MemberInfo]:
-        """Every member of a chat."""
+    async def members(self, chat_id: str, begin: str = "") -> list[MemberInfo]:
+        """Every member of a chat, or those whose names begin like this."""
         members: list[MemberInfo] = []
         params = {"limit": str(limits.PAGE_ENTRIES_MAX)}
+        if begin:
+            params["q"] = begin
         while True:
             page = await self.call("GET", f"{chat_path(chat_id)}/members", MemberList, params=params)
             members += page.members
@@ -357,6 +365,14 @@ class PeopleApi:
     async def person(self, user_id: str) -> Profile:
         return await self.api.call("GET", f"users/{quote(user_id, safe='')}", Profile)
 
+    async def people(self, user_ids: Sequence[str]) -> list[Profile]:
+        """Those of these people who exist, members of your chats or not."""
+        found: list[Profile] = []
+        for first in range(0, len(user_ids), limits.PROFILES_MAX):
+            params = {"ids": ",".join(user_ids[first : first + limits.PROFILES_MAX])}
+            found += (await self.api.call("GET", "users", ProfileList, params=params)).users
+        return found
+
     async def find(self, username: str) -> Profile | None:
         """The person with exactly this username."""
         try:
@@ -420,6 +436,12 @@ async def register(url: str, username: str, password: str, *, invite: str = "", 
         if invite:
             body["invite"] = invite
         return (await Api(http, url).call("POST", "accounts", Account, body)).user_id
+
+
+async def server_info(url: str, *, ca: str | None = None) -> ServerInfo:
+    """What the server is, and whether one may register there. Nobody has to be logged in."""
+    async with open_http(ca) as http:
+        return await Api(http, url).call("GET", "server", ServerInfo)
 
 
 async def reset_password(url: str, token: str, new_password: str, *, ca: str | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -25,9 +25,10 @@ from parley.client.window import WINDOW_POSITIONS_DEFAULT, LogWindow
 from parley.clock import MS_PER_SECOND, iso
 from parley.core.receipts import MessageReceipts
 from parley.model import Kind, Notify, ReadReceipts, Role
-from parley.wire.bodies import ChatInfo, MembersAdded, OneMessage, Receipts
+from parley.wire.bodies import ChatInfo, MemberInfo, MembersAdded, OneMessage, Receipts
 from parley.wire.frames import Ack, Batch, Entry
 from parley.wire.limits import PAGE_ENTRIES_DEFAULT, SEARCH_HITS_DEFAULT
+from parley.wire.page_bodies import MessagesFound, ShownEntry
 from parley.wire.people_bodies import ReportMade
 from parley.wire.search_bodies import ChatHits
 
@@ -308,6 +309,38 @@ class Chat:
         """The entries before a sequence, or the latest. Moves no cursor."""
         end = str(2**53 - 1 if before is None else before)
         return await self._client.api.history(self.chat_id, {"before": end, "limit": str(limit)})
+
+    async def shown(
+        self,
+        *,
+        around: int | str | None = None,
+        at: str | None = None,
+        before: int | None = None,
+        limit: int = PAGE_ENTRIES_DEFAULT,
+    ) -> Batch[ShownEntry]:
+        """The latest entries, each message with its reactions, the number of its replies, what it answers.
+
+        `around`: on both sides of a sequence or a message_id. `at`: of the first entry from this time on, in
+        ISO 8601. `before`: those before a sequence. At most 200. Moves no cursor.
+        """
+        params = {"limit": str(limit)}
+        if around is not None:
+            params["around"] = str(around)
+        elif at is not None:
+            params["at"] = at
+        else:
+            params["before"] = str(2**53 - 1 if before is None else before)
+        return await self._client.api.shown(self.chat_id, params)
+
+    async def lookup(self, message_ids: Sequence[str]) -> list[ShownEntry]:
+        """Those of these messages that there are, as in `shown`. At most 100."""
+        body: dict[str, object] = {"message_ids": list(message_ids)}
+        path = f"{self._path}/messages/lookup"
+        return (await self._client.api.call("POST", path, MessagesFound, body)).messages
+
+    async def members_called(self, begin: str) -> list[MemberInfo]:
+        """Members whose username, or a word of whose name, begins like this: to complete a mention."""
+        return await self._client.api.members(self.chat_id, begin)
 
     async def window(
         self, *, around: int | str | None = None, size: int = WINDOW_POSITIONS_DEFAULT

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from parley.model import ChatType, ReportStatus
+from parley.wire.bodies import DeadLetterJob
 from parley.wire.identity_bodies import ApiTokenInfo, ApiTokenList
 from parley.wire.limits import PAGE_ENTRIES_MAX
 from parley.wire.operator_bodies import (
+    ChatDeletion,
     ChatOverview,
+    DeadLetterPreview,
     ListedChatInfo,
     ListedChatPage,
     LogLines,
     MemberPosition,
     MemberPositionPage,
+    RecoveryReport,
 )
 from parley.wire.people_bodies import (
     DeletedUser,
@@ -51,13 +55,21 @@ class OperatorsApi:
                 return found
             params["after"] = page.next
 
+    async def disable_user(self, user_id: str) -> UserInfo:
+        """Nothing of theirs is stored any more, and their sessions end."""
+        return await self._api.call("POST", f"{_user(user_id)}/disable", UserInfo)
+
+    async def enable_user(self, user_id: str) -> UserInfo:
+        """They may log in again."""
+        return await self._api.call("POST", f"{_user(user_id)}/enable", UserInfo)
+
     async def delete_user(self, user_id: str, *, erase: bool = False) -> DeletedUser:
         """Delete an account for good; `erase` also removes what the person wrote."""
         params = {"erase": "bodies"} if erase else None
         return await self._api.call("DELETE", _user(user_id), DeletedUser, params=params)
 
     async def erasure(self, user_id: str) -> ErasureInfo:
-        """What the erasure of a person has removed so far."""
+        """What the erasure of a person, or the deletion of a chat, has removed so far."""
         return await self._api.call("GET", f"admin/erasures/{quote(user_id, safe='')}", ErasureInfo)
 
     # Chats
@@ -96,6 +108,47 @@ class OperatorsApi:
         given = {"around": around, "limit": limit, "reveal": reveal or None}
         params = {name: str(value) for name, value in given.items() if value is not None}
         return await self._api.call("GET", f"{_chat(chat_id)}/log", LogLines, params=params)
+
+    async def rename_chat(self, chat_id: str, title: str) -> None:
+        """Give a group another title."""
+        await self._api.call("PATCH", _chat(chat_id), object, {"title": title})
+
+    async def remove_member(self, chat_id: str, user_id: str) -> None:
+        """Take a person out of a group."""
+        path = f"{_chat(chat_id)}/members/{quote(user_id, safe='')}"
+        await self._api.call("DELETE", path, object)
+
+    async def delete_message(self, chat_id: str, message_id: str, reason: str) -> None:
+        """Nobody reads it again, also in a direct chat. The reason is recorded."""
+        path = f"{_chat(chat_id)}/messages/{quote(message_id, safe='')}"
+        await self._api.call("DELETE", path, object, {"reason": reason})
+
+    async def delete_chat(self, chat_id: str, reason: str) -> ChatDeletion:
+        """Take everybody out of it and remove every body; `erasure(chat_id)` says how far that is."""
+        return await self._api.call("DELETE", _chat(chat_id), ChatDeletion, {"reason": reason})
+
+    async def recover_chat(
+        self, chat_id: str, *, dry_run: bool = True, seal_holes: bool = False
+    ) -> RecoveryReport:
+        """Restore its lost counter; a dry run only says what it would write."""
+        body: dict[str, object] = {"dry_run": dry_run, "seal_holes": seal_holes}
+        return await self._api.call("POST", f"{_chat(chat_id)}/recover", RecoveryReport, body)
+
+    # Dead letters
+
+    async def preview_dead_letters(self, **conditions: str) -> DeadLetterPreview:
+        """Which dead letters match: `error`, `topic`, `chat_id`, `recipient`, `after`, `before`."""
+        body: dict[str, object] = {"filter": conditions}
+        return await self._api.call("POST", "admin/dlq/preview", DeadLetterPreview, body)
+
+    async def replay_dead_letters(self, preview: DeadLetterPreview) -> DeadLetterJob:
+        """Deliver those of a preview again, and no newer one."""
+        return await self._api.call("POST", "admin/dlq/replay", DeadLetterJob, {"token": preview.token})
+
+    async def discard_dead_letters(self, preview: DeadLetterPreview, reason: str) -> DeadLetterJob:
+        """Give those of a preview up for good, and no newer one."""
+        body: dict[str, object] = {"token": preview.token, "reason": reason}
+        return await self._api.call("POST", "admin/dlq/discard", DeadLetterJob, body)
 
     # Links
 

@@ -142,23 +142,26 @@ def _decide_new(draft: Draft, facts: AppendFacts, original: StoredBy) -> Decisio
         may_join = _may_join(draft, facts)
         if not may_join:
             return NOT_A_MEMBER if may_join is False else Missing.JOIN
-    if facts.account is not _ACTIVE and not _leaves_for_good(draft, facts):
-        return ACCOUNT_DISABLED
-    if facts.is_blocked:
-        return BLOCKED
-    if facts.is_peer_deleted:
-        return USER_DELETED
+    if not draft.by_operator:
+        if facts.account is not _ACTIVE and not _leaves_for_good(draft, facts):
+            return ACCOUNT_DISABLED
+        if facts.is_blocked:
+            return BLOCKED
+        if facts.is_peer_deleted:
+            return USER_DELETED
     if original is _OTHER:
         return DUPLICATE_ID
     if draft.after_key is not None and facts.predecessor is not _SENDER:
         return Missing.PREDECESSOR if facts.predecessor is _UNKNOWN else OUT_OF_TURN
-    if facts.announcement_only or facts.slow_mode_seconds:
+    if (facts.announcement_only or facts.slow_mode_seconds) and not draft.by_operator:
         restricted = _decide_restricted(draft, facts)
         if restricted is not None:
             return restricted
     if change is not None:
         assert facts.change is not None
-        refusal = decide_change(change, draft.sender_id, facts.role, facts.change)
+        refusal = decide_change(
+            change, draft.sender_id, facts.role, facts.change, by_operator=draft.by_operator
+        )
         if refusal is not None:
             return refusal
         if change.action is Action.JOINED and facts.change.join is None:

@@ -6,13 +6,11 @@ about, and notes of what is not finished, so that a crash leaves nothing half do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
-EDIT, REPLY, REACTION, WINDOW = "edit", "reply", "reaction", "window"
+EDIT, REPLY, REACTION = "edit", "reply", "reaction"
 THE_CHAT = 0
-"""The target of a mark that is about the chat itself: no message stands there."""
+"""The target of what is about the chat itself: no message stands there."""
 SEPARATOR = "\x1f"
 """Between the parts of a mark's name. No id has it, and no reaction."""
 
@@ -60,17 +58,3 @@ def reaction_mark(
 ) -> MessageMark:
     name = SEPARATOR.join((REACTION, user_id, reaction))
     return MessageMark(chat_id, target, name, sequence, is_on)
-
-
-def window_mark(chat_id: str, seconds: int | None, sequence: int) -> MessageMark:
-    """How long messages of the chat may be edited; None: as long as the server allows."""
-    return MessageMark(
-        chat_id, THE_CHAT, f"{WINDOW}{SEPARATOR}{'' if seconds is None else seconds}", sequence
-    )
-
-
-def window_in(marks: Sequence[MessageMark]) -> int | None:
-    """What the newest of a chat's own marks says."""
-    found = [mark for mark in marks if mark.parts[0] == WINDOW]
-    newest = max(found, key=lambda mark: mark.sequence, default=None)
-    return int(newest.parts[1]) if newest is not None and newest.parts[1] else None

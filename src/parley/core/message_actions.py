@@ -56,7 +56,7 @@ def decide_amendment(draft: Draft, role: Role | None) -> Refusal | None:
         return None
     if draft.kind == CHAT:
         return None if not target.is_group or role in (Role.OWNER, Role.ADMIN) else FORBIDDEN
-    is_own = target.sender_id == draft.sender_id
+    is_own = target.sender_id == draft.sender_id or draft.by_operator
     may_moderate = target.is_group and role in (Role.OWNER, Role.ADMIN)
     if not is_own and (draft.kind == EDIT or (draft.kind == DELETE and not may_moderate)):
         return NOT_YOURS

@@ -66,11 +66,16 @@ def may_join_alone(change: Change, facts: ChangeFacts) -> bool | None:
     return None if facts.join is None else facts.join.invited_as is change.role
 
 
-def decide_change(change: Change, actor_id: str, actor: Role | None, facts: ChangeFacts) -> Refusal | None:
+def decide_change(
+    change: Change, actor_id: str, actor: Role | None, facts: ChangeFacts, *, by_operator: bool = False
+) -> Refusal | None:
     """Why a member, or a person who joins an open group, may not do this now; None when they may.
 
-    While `facts.join` is unknown, None only means that nothing else forbids the join.
+    While `facts.join` is unknown, None only means that nothing else forbids the join. `by_operator`: as an
+    owner may, whoever the actor is; and the last member may be removed.
     """
+    if by_operator:
+        actor = Role.OWNER
     if facts.chat_type is ChatType.DIRECT:
         return None if change.action is Action.READ_RECEIPTS else DIRECT_IS_FIXED
     match change.action:
@@ -79,7 +84,7 @@ def decide_change(change: Change, actor_id: str, actor: Role | None, facts: Chan
         case Action.RENAMED | Action.READ_RECEIPTS | Action.POSTING:
             return None if actor is not None and RANK[actor] >= RANK[Role.ADMIN] else FORBIDDEN
         case Action.LEFT | Action.REMOVED | Action.ROLE:
-            return _decide_about_member(change, actor_id, actor, facts)
+            return _decide_about_member(change, actor_id, actor, facts, by_operator)
 
 
 def _decide_join(change: Change, actor_id: str, actor: Role | None, facts: ChangeFacts) -> Refusal | None:
@@ -128,13 +133,13 @@ def decide_withdrawal(actor: Role, invited_as: Role) -> Refusal | None:
 
 
 def _decide_about_member(
-    change: Change, actor_id: str, actor: Role | None, facts: ChangeFacts
+    change: Change, actor_id: str, actor: Role | None, facts: ChangeFacts, by_operator: bool
 ) -> Refusal | None:
     target = facts.target
     if target is None:
         return NO_SUCH_MEMBER
     stays_owner = change.action is Action.ROLE and change.role is Role.OWNER
-    leaves_nobody = facts.is_target_deleted and facts.members == 1
+    leaves_nobody = (facts.is_target_deleted or by_operator) and facts.members == 1
     if target is Role.OWNER and facts.owners == 1 and not stays_owner and not leaves_nobody:
         return LAST_OWNER
     if change.user_id == actor_id and change.action in {Action.LEFT, Action.REMOVED}:

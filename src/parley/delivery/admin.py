@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,14 +15,14 @@ from parley import ids
 from parley.audit import OperatorCall
 from parley.clock import Clock, iso
 from parley.core.client_address import Network
+from parley.core.deliveries import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
 from parley.core.recipient_health import RecipientHealth
 from parley.core.safe_addresses import url_problem
 from parley.delivery.ports import Source
 from parley.delivery.recipients import RECIPIENTS_MAX
-from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
+from parley.errors import BAD_REQUEST, NOT_FOUND, PREVIEW_OUTDATED, Refused
 from parley.records.book import Book
 from parley.records.deliveries import DeliveryRecords
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
 from parley.wire import bodies
 from parley.wire.codec import decode_entry
 
@@ -34,6 +35,7 @@ READ = "dlq.read"
 NO_FEED = BAD_REQUEST.because(
     "a webhook needs a feed of all chats: set kafka.brokers, which a store that nodes share needs for it"
 )
+NOT_A_PREVIEW = BAD_REQUEST.because("token is none of a preview")
 NO_SUCH_LETTER = NOT_FOUND.because("there is no such dead letter; they are kept for 30 days")
 NO_SUCH_WEBHOOK = NOT_FOUND.because("there is no such webhook")
 TOO_MANY = BAD_REQUEST.because(f"there are {WEBHOOKS_MAX} webhooks; remove one first")
@@ -55,6 +57,30 @@ class ReplayProgress(Struct):
     waiting: int
     replayed: int
     failed: int
+
+
+class Preview(Struct, frozen=True):
+    """What a replay or a discard would concern. All but the token is about those that are pending."""
+
+    matched: int
+    token: str
+    at_ms: int
+    chats: int
+    oldest_ms: int | None
+
+
+class PreviewToken(Struct, frozen=True):
+    """What a token holds: no secret, and nothing that an operator could not ask for."""
+
+    selection: Selection
+    digest: str
+
+
+class Chosen(Struct, frozen=True):
+    """What is replayed or discarded. `only`: no letter but these; None: whatever is selected."""
+
+    selection: Selection
+    only: frozenset[str] | None
 
 
 class DeliveryAdmin:
@@ -111,21 +137,45 @@ class DeliveryAdmin:
         is_other = selection.status not in (None, LetterStatus.PENDING)
         return 0 if is_other else sum((await self._store.dead_letters.count(wanted)).values())
 
-    async def replay(self, call: OperatorCall, selection: Selection) -> tuple[int, str]:
-        """Queue them; a running server delivers them. Returns how many, and the job."""
-        dead, now_ms = self._store.dead_letters, self._clock()
-        job_id = self._ids.next(ids.JOB, now_ms)
-        async with self._audited(call, "dlq.replay", job_id, told(selection)):
-            event = DeliveryEvent(now_ms, REPLAY, actor=call.actor)
-            return await dead.queue(selection, job_id, event), job_id
+    async def preview(self, selection: Selection) -> Preview:
+        """Which letters match now. With its token these are replayed or discarded, and no newer one."""
+        now_ms = self._clock()
+        fixed = _before(selection, now_ms)
+        found = await self._store.dead_letters.snapshot(fixed)
+        named = msgspec.json.encode({"selection": _given(fixed), "digest": found.digest})
+        token = base64.urlsafe_b64encode(named).decode()
+        return Preview(found.pending, token, now_ms, found.chats, found.oldest_ms)
 
-    async def discard(self, call: OperatorCall, selection: Selection, reason: str) -> tuple[int, str]:
-        """Give them up for good. Returns how many, and the job."""
+    async def previewed(self, token: str) -> Chosen:
+        """What a preview showed. Refused if other letters match now: one that was written late, say."""
+        try:
+            wanted = msgspec.json.decode(base64.urlsafe_b64decode(token.encode()), type=PreviewToken)
+        except (ValueError, msgspec.DecodeError) as error:
+            raise Refused(NOT_A_PREVIEW) from error
+        found = await self._store.dead_letters.snapshot(wanted.selection)
+        if found.digest != wanted.digest:
+            raise Refused(PREVIEW_OUTDATED)
+        return Chosen(wanted.selection, found.ids)
+
+    async def replay(self, call: OperatorCall, selection: Selection | Chosen) -> tuple[int, str]:
+        """Queue them; a running server delivers them. Returns how many, and the job."""
+        chosen = _chosen(selection)
         dead, now_ms = self._store.dead_letters, self._clock()
         job_id = self._ids.next(ids.JOB, now_ms)
-        async with self._audited(call, "dlq.discard", job_id, f"{reason} {told(selection)}"):
+        async with self._audited(call, "dlq.replay", job_id, told(chosen.selection)):
+            event = DeliveryEvent(now_ms, REPLAY, actor=call.actor)
+            return await dead.queue(chosen.selection, job_id, event, chosen.only), job_id
+
+    async def discard(
+        self, call: OperatorCall, selection: Selection | Chosen, reason: str
+    ) -> tuple[int, str]:
+        """Give them up for good. Returns how many, and the job."""
+        chosen = _chosen(selection)
+        dead, now_ms = self._store.dead_letters, self._clock()
+        job_id = self._ids.next(ids.JOB, now_ms)
+        async with self._audited(call, "dlq.discard", job_id, f"{reason} {told(chosen.selection)}"):
             event = DeliveryEvent(now_ms, DISCARD, detail=reason, actor=call.actor)
-            return await dead.discard(selection, job_id, event), job_id
+            return await dead.discard(chosen.selection, job_id, event, chosen.only), job_id
 
     async def progress(self, job_id: str) -> ReplayProgress:
         dead = self._store.dead_letters
@@ -183,6 +233,18 @@ class DeliveryAdmin:
             await self._failing.remove(webhook_id)
 
 
+def _before(selection: Selection, now_ms: int) -> Selection:
+    """Of letters of any status: what becomes of one meanwhile does not make it another."""
+    if selection.status not in (None, LetterStatus.PENDING):
+        return Selection(ids=())
+    before_ms = now_ms if selection.before_ms is None else min(selection.before_ms, now_ms)
+    return replace(selection, status=None, before_ms=before_ms)
+
+
+def _chosen(selection: Selection | Chosen) -> Chosen:
+    return selection if isinstance(selection, Chosen) else Chosen(selection, None)
+
+
 def webhook_info(hook: Webhook, health: RecipientHealth | None) -> bodies.WebhookInfo:
     """As operators see it. `health`: None if it answers."""
     info = bodies.WebhookInfo(
@@ -198,5 +260,9 @@ def webhook_info(hook: Webhook, health: RecipientHealth | None) -> bodies.Webhoo
 
 def told(selection: Selection) -> str:
     """For the audit log: the conditions that were given."""
+    return msgspec.json.encode(_given(selection)).decode()
+
+
+def _given(selection: Selection) -> dict[str, object]:
     given = {name: getattr(selection, name) for name in selection.__struct_fields__}
-    return msgspec.json.encode({name: value for name, value in given.items() if value is not None}).decode()
+    return {name: value for name, value in given.items() if value is not None}

@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from parley import ids
 from parley.clock import Clock, from_iso, iso
+from parley.core.deliveries import DeadLetter, DeliveryEvent, Lane, with_events
 from parley.core.recipient_health import RecipientHealth
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_crash, after_failure, is_too_old
 from parley.delivery.ports import Delivery, Recipient, Source
 from parley.errors import StoreError
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, with_events
 from parley.store.ports import Log
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry

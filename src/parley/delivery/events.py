@@ -23,13 +23,13 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.clock import Clock, from_iso, iso
+from parley.core.deliveries import Lane, LaneClaim
 from parley.delivery.ports import Source
 from parley.ephemeral.signals import ReceiptSignal
 from parley.errors import Refused, StoreError
 from parley.model import AccountState, ReceiptKind
 from parley.records.accounts import Accounts
 from parley.records.deliveries import DeliveryRecords
-from parley.store.delivery.rows import Lane, LaneClaim
 from parley.wire.frames import Entry
 from parley.wire.webhook_events import EventName
 

@@ -8,9 +8,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from parley import ids
+from parley.core.deliveries import DeadLetter, Lane
 from parley.core.retry import DeliveryFailure
 from parley.model import Persisted
-from parley.store.delivery.rows import DeadLetter, Lane
 from parley.wire.frames import Entry
 
 

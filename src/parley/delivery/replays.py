@@ -12,12 +12,12 @@ import structlog
 from msgspec.structs import replace
 
 from parley.clock import Clock
+from parley.core.deliveries import DeadLetter, DeliveryEvent, LetterStatus, with_events
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.attempts import Attempts, begun, poison, without_begun
 from parley.delivery.ports import Channel, DeliveryKind, Source
 from parley.errors import StoreError
 from parley.records.deliveries import DeliveryRecords
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, with_events
 from parley.telemetry import Metrics
 
 REPLAYS_PER_SECOND_MAX = 200

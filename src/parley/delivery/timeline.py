@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parley import ids
+from parley.core.deliveries import DeliveryEvent, Selection
 from parley.core.timeline import ExplainedMessage, Step
 from parley.delivery.admin import DISCARD, REPLAY
 from parley.delivery.attempts import DEAD_LETTERED, FAILED
@@ -12,7 +13,6 @@ from parley.delivery.ports import DeliveryKind
 from parley.delivery.replays import DELIVERED
 from parley.model import StepName
 from parley.records.deliveries import DeliveryRecords
-from parley.store.delivery.rows import DeliveryEvent, Selection
 
 LETTERS_PER_READ = 100
 LANES_LOOKED_AT_MAX = 1_000

@@ -8,11 +8,11 @@ import structlog
 
 from parley import ids
 from parley.clock import MS_PER_DAY, Clock, iso
+from parley.core.deliveries import LETTER_DAYS, LetterStatus, Selection
 from parley.errors import StoreError
 from parley.model import AuditRecord
 from parley.records.audit import AuditLog
 from parley.records.dead_letters import DeadLetters
-from parley.store.delivery.rows import LETTER_DAYS, LetterStatus, Selection
 from parley.telemetry import Metrics
 
 COUNT_SECONDS = 5.0

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.core.client_address import Network
+from parley.core.deliveries import Webhook
 from parley.core.retry import DeliveryFailure, Fault, retry_after_ms
 from parley.delivery.attempts import time_of
 from parley.delivery.events import chat_of
@@ -18,7 +19,6 @@ from parley.delivery.guarded_http import GuardedHttp, Resolve, resolve_by_system
 from parley.delivery.ports import Delivery
 from parley.model import Kind, Persisted
 from parley.records.webhooks import Webhooks
-from parley.store.delivery.rows import Webhook
 from parley.wire.frames import Entry
 from parley.wire.webhook_events import EventName
 

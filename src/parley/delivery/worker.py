@@ -24,6 +24,7 @@ import structlog
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock
+from parley.core.deliveries import DeliveryEvent, Lane, LaneClaim, Selection
 from parley.core.recipient_health import Gate, answers
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.attempts import (
@@ -43,7 +44,6 @@ from parley.delivery.recipients import FailingRecipients
 from parley.errors import StoreError
 from parley.model import Persisted
 from parley.records.deliveries import DeliveryRecords
-from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, Selection
 from parley.store.ports import Feed
 from parley.telemetry import Metrics
 

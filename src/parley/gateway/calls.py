@@ -12,11 +12,14 @@ from aiohttp import web
 from parley.accounts.access import Access
 from parley.audit import OperatorCall
 from parley.chats.reader import check_sequence
+from parley.clock import MS_PER_SECOND
+from parley.config import Config
 from parley.core.client_address import client_address
 from parley.core.idempotency import check_key, id_of
 from parley.errors import (
     BAD_REQUEST,
     FORBIDDEN,
+    PASSWORD_NEEDED,
     RATE_LIMITED,
     REQUEST_TIMEOUT,
     TOO_LARGE,
@@ -26,7 +29,7 @@ from parley.errors import (
     Refused,
 )
 from parley.gateway.services import ApiServices
-from parley.model import AnsweredRequest, Scope, Session
+from parley.model import AnsweredRequest, PageKind, Scope, Session
 from parley.wire.limits import ANSWER_SECONDS_MAX, BODY_BYTES_MAX
 from parley.wire.request_body import RequestBody
 
@@ -50,6 +53,15 @@ MEDIA_TYPE = "application/json"
 NO_BODY = RequestBody | None
 BEARER = "bearer "
 REASON_CHARS_MAX = 500
+PASSWORD_SECONDS_MAX = 15 * 60
+"""So recent must a password be for what cannot be undone."""
+LOOKING = frozenset(("GET", "HEAD"))
+FROM_A_PAGE = frozenset(("Origin", "Sec-Fetch-Site"))
+IS_APART = web.AppKey("is_apart", bool)
+"""Of the application that serves the console's own listener."""
+CONSOLE_ALONE = FORBIDDEN.because("from a page only the console may do this: sign in there")
+READ_ONLY = FORBIDDEN.because("this console may only look")
+FLAGS = {"true": True, "false": False}
 PARAMETERS_SHOWN = 10
 PARAMETER_CHARS_SHOWN = 64
 FORWARDING_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
@@ -59,12 +71,16 @@ FORWARDING_PREFIX = "x-forwarded-"
 class Call:
     """A request with its session, ready for a handler, and the time that is left to answer it."""
 
-    __slots__ = ("_answer_by", "_raw", "_seconds_max", "access", "record", "request", "services")
+    __slots__ = (
+        "_answer_by", "_raw", "_seconds_max", "access", "headers", "record", "request", "services",
+    )  # fmt: skip
 
     def __init__(self, request: web.Request, services: ApiServices, seconds_max: float) -> None:
         self.request = request
         self.services = services
         self.access: Access | None = None
+        self.headers: dict[str, str] = {}
+        """Of the answer, beside those of every answer."""
         self.record: AnsweredRequest | None = None
         """Of a request with an `Idempotency-Key` that is carried out now."""
         self._raw: bytes | None = None
@@ -97,11 +113,40 @@ class Call:
     def path(self, name: str) -> str:
         return self.request.match_info[name]
 
+    @property
+    def host(self) -> str:
+        """The name of this server in the request, without a port."""
+        return self.request.url.host or ""
+
+    @property
+    def has_console(self) -> bool:
+        return has_console(self.request, self.services.config)
+
+    def check_recent_password(self) -> None:
+        """Refused if a page of the console asks, and the person proved long ago who they are."""
+        access = self.access
+        if access is None or access.page is None:
+            return
+        age_ms = self.services.clock() - access.password_at_ms
+        if age_ms > PASSWORD_SECONDS_MAX * MS_PER_SECOND:
+            raise Refused(PASSWORD_NEEDED)
+
     def text(self, name: str, default: str = "") -> str:
         return self.request.query.get(name, default)
 
     def number(self, name: str, default: int) -> int:
         return check_sequence(self.text(name), name, default)
+
+    def listed(self, name: str) -> list[str]:
+        """What is separated by commas, or given by a parameter that is repeated."""
+        return [one for one in ",".join(self.request.query.getall(name, [])).split(",") if one]
+
+    def flag(self, name: str) -> bool:
+        """Whether a parameter says so; refused if it says neither."""
+        text = self.text(name, "false")
+        if text not in FLAGS:
+            raise Refused(BAD_REQUEST.because(f"{name} must be true or false"))
+        return FLAGS[text]
 
     def limit(self, default: int, most: int) -> int:
         """A limit that is too high is lowered, one that is too low is refused."""
@@ -236,14 +281,32 @@ async def authenticate(request: web.Request, services: ApiServices) -> Access:
     return await services.sign_in.authenticate(header[len(BEARER) :].strip())
 
 
-async def check_operator(access: Access, services: ApiServices) -> None:
-    """A program needs the scope `admin`, which operators alone hand out; a person must be an operator."""
+def has_console(request: web.Request, config: Config) -> bool:
+    """Whether the console is served where this request came to."""
+    return request.app.get(IS_APART, False) or config.serves_console(request.url.host or "")
+
+
+async def check_operator(access: Access, request: web.Request, services: ApiServices) -> None:
+    """A program needs the scope `admin`, which operators alone hand out; a person must be an operator.
+
+    From a page only the console may operate: what runs in another page, wherever it comes from, may not.
+    """
     if access.scopes is not None:
         _check(access.refusal(Scope.ADMIN))
         return
+    if access.page is not PageKind.CONSOLE and (access.page or _is_from_exposed_page(request, services)):
+        raise Refused(CONSOLE_ALONE)
+    is_changing = request.method not in LOOKING
+    if access.page and is_changing and (access.is_read_only or services.config.console.read_only):
+        raise Refused(READ_ONLY)
     is_operator = access.may_operate and (await services.accounts.user(access.session.user_id)).is_operator
     if not is_operator:
         raise Refused(FORBIDDEN.because("this needs an operator's token"))
+
+
+def _is_from_exposed_page(request: web.Request, services: ApiServices) -> bool:
+    """Whether a script in a browser asks, on a server that others reach. Browsers say so; programs do not."""
+    return services.config.is_exposed and not FROM_A_PAGE.isdisjoint(request.headers)
 
 
 def check_scope(access: Access, scope: Scope, chat_id: str | None) -> None:

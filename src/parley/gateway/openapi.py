@@ -11,7 +11,7 @@ from msgspec import UNSET
 from parley import __version__
 from parley.errors import Refusal
 from parley.gateway.fields import FIELDS
-from parley.gateway.routes import JSON, Operation, Parameter
+from parley.gateway.routes import JSON, Operation, Parameter, alternatives
 from parley.wire.bodies import Problem
 
 REF = "#/components/{section}/{name}"
@@ -104,10 +104,11 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
 
 def _schemas(operations: Sequence[Operation]) -> dict[str, Any]:
     """Every type that a body is made of, its fields with what they mean and an example."""
-    kinds = {kind for one in operations for kind in (one.body, *one.answers.values()) if _is_struct(kind)}
+    bodies = (body for one in operations for body in (one.body, *one.answers.values()))
+    kinds = {kind for body in bodies for kind in alternatives(body) if _is_struct(kind)}
     ordered = sorted(kinds | {Problem}, key=lambda kind: str(kind.__name__))
     _, schemas = msgspec.json.schema_components(ordered, ref_template=SCHEMA_REF)
-    schemas["Batch"] = schemas.pop("Batch_Entry_") | {"title": "Batch"}
+    schemas["Batch"] = schemas.pop("Batch_ShownEntry_") | {"title": "Batch"}
     for name, schema in schemas.items():
         properties = schema.get("properties", {})
         properties.pop("re", None)  # names the request that a frame answers
@@ -193,8 +194,9 @@ class _Writer:
     def _content(self, kind: Any, media: str = JSON) -> dict[str, Any]:
         if not _is_struct(kind):
             return {media: {"schema": {"type": "string" if kind is str else "object"}}}
-        reference = {"$ref": SCHEMA_REF.format(name=kind.__name__)}
-        return {media: {"schema": reference, "example": self._example(reference)}}
+        found = [{"$ref": SCHEMA_REF.format(name=one.__name__)} for one in alternatives(kind)]
+        schema = found[0] if len(found) == 1 else {"oneOf": found}
+        return {media: {"schema": schema, "example": self._example(found[0])}}
 
     def _example(self, schema: dict[str, Any]) -> Any:
         """A value made of the examples of its fields."""

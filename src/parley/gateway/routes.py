@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
@@ -19,6 +20,7 @@ from parley.errors import (
     IDEMPOTENCY_CONFLICT,
     INTERNAL,
     OUTCOME_UNKNOWN,
+    PASSWORD_NEEDED,
     RATE_LIMITED,
     REQUEST_TIMEOUT,
     SHUTTING_DOWN,
@@ -100,7 +102,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     @property
     def shows_secret(self) -> bool:
         """Whether an answer has a token or a secret, which the server does not keep."""
-        kinds = [kind for kind in self.answers.values() if kind is not None]
+        kinds = [one for kind in self.answers.values() if kind is not None for one in alternatives(kind)]
         return any(one.name in SECRETS for kind in kinds for one in msgspec.structs.fields(kind))
 
     @property
@@ -120,15 +122,22 @@ class Operation(Struct, frozen=True, kw_only=True):
         return found
 
 
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    """The types of which a body is one."""
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
+
+
 class Route(Operation, frozen=True, kw_only=True):
     """An operation with its handler. `hashes`: it waits for its turn to hash a password. `scope`: what an API
     token must have for it; None where no token is asked for. `without_store`: operators whom the store has
-    lately confirmed are answered while it does not answer."""
+    lately confirmed are answered while it does not answer. `needs_password`: it cannot be undone, so the
+    console asks for the operator's password if the last time was long ago."""
 
     handler: Handler
     hashes: bool = False
     scope: Scope | None = None
     without_store: bool = False
+    needs_password: bool = False
 
 
 class Routes:
@@ -155,6 +164,7 @@ class Routes:
         cost: int = 1,
         scope: Scope | None = None,
         without_store: bool = False,
+        needs_password: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Declare the route of the handler below. One for a token names a scope; an operator's: `admin`."""
         if needs == "operator":
@@ -175,13 +185,14 @@ class Routes:
                 path_parameters=path_parameters,
                 query=query,
                 headers=headers,
-                refusals=refusals,
+                refusals=(*refusals, PASSWORD_NEEDED) if needs_password else refusals,
                 needs=needs,
                 cost=cost,
                 handler=handler,
                 hashes=hashes,
                 scope=scope,
                 without_store=without_store,
+                needs_password=needs_password,
             )
             self.declared.append(declared)
             return handler
@@ -228,7 +239,7 @@ PATH_PARAMETERS = {
     )
 }
 CREATED = frozenset((201, 202))
-SECRETS = frozenset(("secret", "token"))
+SECRETS = frozenset(("access_token", "secret", "token"))
 """Fields of answers that are shown once."""
 IDEMPOTENCY_KEY = Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS_MAX)]
 MESSAGE_KEY = Parameter(

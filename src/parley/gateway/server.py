@@ -38,6 +38,7 @@ from parley.gateway.api import ROUTES
 from parley.gateway.calls import (
     BODY_SECONDS_MAX,
     HASH_SECONDS_MAX,
+    IS_APART,
     REQUEST_ID,
     REQUEST_SECONDS_MAX,
     Call,
@@ -142,6 +143,7 @@ class Gateway:
     def application(self, *, is_apart: bool = False) -> web.Application:
         """`is_apart`: for the listener of the console."""
         app = web.Application(client_max_size=limits.BODY_BYTES_MAX, middlewares=[self._guard])
+        app[IS_APART] = is_apart
         if "gateway" in self._config.cluster.roles:
             for route in ROUTES:
                 app.router.add_route(route.method, route.path, self._serve(route))
@@ -150,7 +152,7 @@ class Gateway:
             for operation, handler in FileTransfers(self._api).operations:
                 serve = self._unless_draining(operation, handler)
                 app.router.add_route(operation.method, operation.path, serve)
-            pages = WebPages(self._config, self._metrics, is_apart=is_apart)
+            pages = WebPages(self._config, self._metrics)
             for operation, handler in (*self._system.for_clients, *pages.operations):
                 serve = self._charged(operation, handler)
                 if operation.method == "GET":
@@ -454,7 +456,9 @@ class Gateway:
         if route.is_keyed and call.idempotency_key:
             return await self._api.repeated.answer(route, call, perform)
         status, body = await perform()
-        return web.Response(status=status) if body is None else json_response(status, body)
+        response = web.Response(status=status) if body is None else json_response(status, body)
+        response.headers.update(call.headers)
+        return response
 
     async def _admit_soon(self, route: Route, call: Call) -> None:
         async with asyncio.timeout(STORE_SECONDS_MAX):
@@ -471,7 +475,9 @@ class Gateway:
         call.charge(route.cost)
         if call.access is not None:
             if route.needs == "operator":
-                await check_operator(call.access, self._api)
+                await check_operator(call.access, call.request, self._api)
+                if route.needs_password:
+                    call.check_recent_password()
             elif route.scope is not None:
                 check_scope(call.access, route.scope, call.request.match_info.get("chat_id"))
 

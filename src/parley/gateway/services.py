@@ -12,6 +12,7 @@ from parley.accounts.api_tokens import ApiTokenService
 from parley.accounts.external_people import ExternalPeople
 from parley.accounts.known_devices import KnownDevices
 from parley.accounts.links import LinkService
+from parley.accounts.page_sessions import PageSessions
 from parley.accounts.sign_in import SignIn
 from parley.accounts.user_admin import UserAdmin
 from parley.bodies.erasures import BodyAdmin
@@ -62,6 +63,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     random_bytes: Callable[[int], bytes]
     accounts: AccountManager
     sign_in: SignIn
+    pages: PageSessions
     api_tokens: ApiTokenService
     external_people: ExternalPeople
     user_admin: UserAdmin

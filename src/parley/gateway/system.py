@@ -144,7 +144,7 @@ class System:
         services = self._services
         if services.config.metrics.listen or not is_local(request, services):
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
-                await check_operator(await authenticate(request, services), services)
+                await check_operator(await authenticate(request, services), request, services)
         return await self.report(request)
 
     async def report(self, request: web.Request) -> web.StreamResponse:

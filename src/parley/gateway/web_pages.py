@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from parley.config import Config
 from parley.errors import BAD_REQUEST, NOT_FOUND, TOO_LARGE, UNSUPPORTED_MEDIA, Refused
+from parley.gateway.calls import IS_APART, has_console
 from parley.gateway.docs_page import ASK_AGAIN, FOR_EVER, HTML, STATIC
 from parley.gateway.routes import Operation, Parameter
 from parley.telemetry import Metrics
@@ -155,12 +156,11 @@ Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebPages:
-    """`is_apart`: it serves the listener of `console.listen`, where there is no chat."""
+    """On the listener of `console.listen` there is no chat."""
 
-    def __init__(self, config: Config, metrics: Metrics, *, is_apart: bool = False) -> None:
+    def __init__(self, config: Config, metrics: Metrics) -> None:
         self._config = config
         self._metrics = metrics
-        self._is_apart = is_apart
         self.operations: list[tuple[Operation, Serve]] = [
             (PAGE, self.chat),
             (CONSOLE_PAGE, self.console),
@@ -171,12 +171,12 @@ class WebPages:
         ]
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        if self._is_apart:
+        if request.app[IS_APART]:
             return web.Response(status=302, headers={"Location": CONSOLE_PAGE.path})
         return _page(CHAT)
 
     async def console(self, request: web.Request) -> web.StreamResponse:
-        if not (self._is_apart or self._config.serves_console(_host_of(request))):
+        if not has_console(request, self._config):
             raise Refused(NO_CONSOLE)
         return _page(CONSOLE)
 
@@ -185,7 +185,7 @@ class WebPages:
         if not FILE_NAME.fullmatch(name):
             raise Refused(NOT_FOUND)
         caching = FOR_EVER if HASHED_NAME.fullmatch(name) else ASK_AGAIN
-        return _file((CONSOLE,) if self._is_apart else (CHAT, CONSOLE), f"assets/{name}", caching)
+        return _file((CONSOLE,) if request.app[IS_APART] else (CHAT, CONSOLE), f"assets/{name}", caching)
 
     async def worker(self, request: web.Request) -> web.StreamResponse:
         return _file((CHAT,), "sw.js", ASK_AGAIN)
@@ -227,10 +227,6 @@ def _file(names: tuple[str, ...], place: str, caching: str) -> web.StreamRespons
 def _response(path: Path, content_type: str, caching: str) -> web.FileResponse:
     headers = {"Content-Type": content_type, "Cache-Control": caching, **PAGE_HEADERS}
     return web.FileResponse(path, headers=headers)
-
-
-def _host_of(request: web.Request) -> str:
-    return request.url.host or ""
 
 
 def _directives(body: bytes) -> list[str]:

@@ -15,7 +15,7 @@ from parley.model import ChatSettings, StoredEntry
 from parley.store.maintenance import Transfer
 from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, Record
 from parley.store.rules import STRAY_POSITIONS_MAX
-from parley.store.tables import KeptKey
+from parley.store.tables import ServerKey
 
 POSITIONS_PER_PUT = 100
 """A crash may leave holes among so many of the last positions; they are written again."""
@@ -102,7 +102,7 @@ class StoreCopy:
                 await self._copy_log(chat, ends[chat.chat.chat_id], progress)
         await self._target.settle(self._groups, self._clock())
         report = await self.compare()
-        await self._target.put([KeptKey(name=COPY_MARK, value=f"{DONE} {report.fingerprint}")])
+        await self._target.put([ServerKey(name=COPY_MARK, value=f"{DONE} {report.fingerprint}")])
         return report
 
     def _counts(self, record: Record) -> bool:
@@ -129,15 +129,15 @@ class StoreCopy:
         self._mark = begun
 
     async def _found_mark(self) -> str | None:
-        async for records in self._target.records(KeptKey):
+        async for records in self._target.records(ServerKey):
             for record in records:
-                if isinstance(record, KeptKey) and record.name == COPY_MARK:
+                if isinstance(record, ServerKey) and record.name == COPY_MARK:
                     return record.value
         return None
 
     async def _write_mark(self) -> None:
         value = UNFINISHED + msgspec.json.encode(self._mark).decode()
-        await self._target.put([KeptKey(name=COPY_MARK, value=value)])
+        await self._target.put([ServerKey(name=COPY_MARK, value=value)])
 
     # Writing
 

@@ -7,23 +7,22 @@ from html import escape
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from parley.core.deliveries import DeadLetter, Lane
 from parley.core.marks import SEPARATOR, MessageMark
-from parley.model import AccountDeletion, AuditRecord, Invitation, Kind
-from parley.store.delivery.rows import DeadLetter, Lane
+from parley.core.push_devices import PersonPushDevices, PushDevice, PushOutcome, RungThrough
+from parley.model import AccountDeletion, AuditRecord, Contact, Invitation, Kind, PersonConsent
 from parley.store.maintenance import Transfer
 from parley.store.ports import Log
-from parley.store.push.rows import PersonPushDevices, PushDevice, PushOutcome, RungThrough
 from parley.store.records import (
     RECORDS,
-    KeptCounts,
     KeptCursor,
     KeptMember,
-    KeptRelation,
     KeptState,
     Record,
 )
-from parley.store.tables import KeptErasure, KeptPerson, KeptSession
+from parley.store.tables import KeptPerson, KeptSession, PendingErasure
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
@@ -109,7 +108,7 @@ async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[s
         async for records in transfer.records(kind):
             for record in _apart(records):
                 if _concerns(record, user_id):
-                    yield {"record": type(record).__name__, **_without_secrets(msgspec.to_builtins(record))}
+                    yield {"record": name_in_export(record), **_without_secrets(msgspec.to_builtins(record))}
                     if isinstance(record, KeptState):
                         chats.append(record.chat_id)
     for chat_id in chats:
@@ -120,11 +119,22 @@ async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[s
                     yield {"record": "Entry", **msgspec.to_builtins(entry)}
 
 
+EXPORTED_AS = {MessageMark: "KeptMark", PendingErasure: "KeptErasure"}
+"""What lines of an export call records whose types have another name now."""
+
+
+def name_in_export(record: Record) -> str:
+    return EXPORTED_AS.get(type(record), type(record).__name__)
+
+
 def _apart(records: Iterable[Record]) -> Iterator[Record]:
-    """The devices of a person share a record: each is told by itself."""
+    """The devices of a person share a record, and so do their invitations: each is told by itself."""
     for record in records:
         if isinstance(record, PersonPushDevices):
             yield from record.devices
+        elif isinstance(record, PersonConsent):
+            yield from record.invitations
+            yield replace(record, invitations=())
         else:
             yield record
 
@@ -135,11 +145,11 @@ def _concerns(record: Record, user_id: str) -> bool:
             return who.user_id == user_id
         case KeptState() | KeptCursor() | PushDevice() | PushOutcome() | RungThrough() | AccountDeletion():
             return record.user_id == user_id
-        case KeptCounts() | KeptRelation():
+        case PersonConsent() | Contact():
             return record.user_id == user_id  # who else lists them is the others' secret
         case Invitation():
             return user_id in (record.user_id, record.invited_by)
-        case KeptErasure():
+        case PendingErasure():
             return record.user_id == user_id
         case MessageMark():
             return user_id in record.name.split(SEPARATOR)

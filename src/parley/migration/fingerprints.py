@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Struct
 
 from parley.clock import MS_PER_DAY
+from parley.core.deliveries import LETTER_DAYS, DeadLetter
 from parley.core.log_hash import after_entry, after_void, empty_log
+from parley.core.push_devices import OUTCOME_DAYS, PushOutcome
 from parley.model import StoredEntry
-from parley.store.delivery.rows import LETTER_DAYS, DeadLetter
-from parley.store.push.rows import OUTCOME_DAYS, PushOutcome
 from parley.store.records import COPY_MARK, Record
-from parley.store.tables import TABLE_OF, KeptKey
+from parley.store.tables import TABLE_OF, ServerKey
 from parley.wire.codec import decode_entry
 
 DIGEST_BYTES = 32
@@ -48,7 +48,7 @@ def counts_as_content(record: Record, now_ms: int) -> bool:
     over or nearly.
     """
     match record:
-        case KeptKey(name=name):
+        case ServerKey(name=name):
             return name != COPY_MARK
         case PushOutcome(at_ms=at_ms):
             return now_ms - at_ms < (OUTCOME_DAYS - 1) * MS_PER_DAY

@@ -147,10 +147,11 @@ class WorkspaceImport:
 
     async def _add(self, user_id: str, person: ImportedPerson) -> None:
         for number in range(1, NAMES_TRIED_MAX):
+            username = _username(person.username, number)
             user = User(
                 user_id,
-                _username(person.username, number),
-                shown_text(person.display_name[:DISPLAY_NAME_CHARS_MAX]) or person.username,
+                username,
+                shown_text(person.display_name[:DISPLAY_NAME_CHARS_MAX]) or username,
                 shown_text(person.about[:ABOUT_CHARS_MAX]),
                 False,
                 iso(self._clock()),
@@ -186,7 +187,7 @@ class WorkspaceImport:
         made = StoredChat(
             chat_id,
             ChatType.DIRECT if is_direct else ChatType.GROUP,
-            None if is_direct else shown_text((chat.title or chat.key)[:TITLE_CHARS_MAX]) or chat.key,
+            None if is_direct else shown_text((chat.title or chat.key)[:TITLE_CHARS_MAX]) or chat_id,
             owner,
             now,
             now,

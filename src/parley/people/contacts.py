@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from parley.clock import Clock, iso
@@ -10,7 +12,7 @@ from parley.ephemeral.signals import UserChangedSignal
 from parley.errors import BAD_REQUEST, NO_SUCH_USER, Refused
 from parley.model import Relation, User
 from parley.records.accounts import Accounts
-from parley.store.ports import Relations
+from parley.records.relations import Relations
 from parley.wire.limits import PAGE_ENTRIES_MAX, USERNAME_CHARS_MAX
 
 NOT_YOURSELF = BAD_REQUEST.because("you cannot add or block yourself")
@@ -51,6 +53,11 @@ class ContactService:
         held = await self._relations.related(user_id, relation, after, min(limit, PAGE_ENTRIES_MAX))
         profiles = await self._relations.profiles([one.user_id for one in held])
         return [RelatedProfile(profiles[one.user_id], one.since) for one in held if one.user_id in profiles]
+
+    async def profiles(self, user_ids: Sequence[str]) -> list[User]:
+        """Those of these people who exist, in this order."""
+        found = await self._relations.profiles(user_ids)
+        return [found[user_id] for user_id in user_ids if user_id in found]
 
     async def find(self, username: str) -> User:
         """The user with exactly this username."""

@@ -11,7 +11,7 @@ from parley.model import User
 from parley.people.presence_lookup import PresenceLookup, VisiblePresence, presence_view
 from parley.people.presence_publisher import PresencePublisher, TellSome
 from parley.people.presence_watches import PresenceWatcher, ShownState, WatchedUser, WatchTable
-from parley.store.ports import Relations
+from parley.records.relations import Relations
 from parley.telemetry import Metrics
 from parley.wire.frames import PresenceView
 from parley.wire.limits import PRESENCE_BATCH_MAX

@@ -12,7 +12,7 @@ from parley.core.privacy import may_be_seen, may_see_presence
 from parley.ephemeral.ports import Presence, Registry
 from parley.errors import StoreError
 from parley.model import Relationship, User
-from parley.store.ports import Relations
+from parley.records.relations import Relations
 from parley.wire.frames import PresenceView
 
 RECENT_MAX = 20_000

@@ -20,7 +20,8 @@ from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Re
 from parley.model import CursorMove, MemberCursor, ReadReceipts, ReceiptKind, Relationship, Visibility
 from parley.people.audience import Audience
 from parley.people.caches import ChatFacts, ChatFactsCache, ReadCache
-from parley.store.ports import Directory, Log, MemberStates, Relations
+from parley.records.relations import Relations
+from parley.store.ports import Directory, Log, MemberStates
 from parley.telemetry import Metrics
 from parley.wire.codec import decode_entry
 from parley.wire.frames import ReceiptFrame

@@ -18,7 +18,8 @@ from parley.people.presence_publisher import TellSome
 from parley.people.receipts import ReceiptService
 from parley.people.typing import TypingService
 from parley.records.accounts import Accounts
-from parley.store.ports import Cursors, Directory, Log, MemberStates, Overviews, Relations
+from parley.records.relations import Relations
+from parley.store.ports import Cursors, Directory, Log, MemberStates, Overviews
 from parley.telemetry import Metrics
 
 

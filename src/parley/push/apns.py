@@ -12,12 +12,12 @@ import jwt
 import msgspec
 
 from parley.clock import MS_PER_SECOND, Clock
+from parley.core.push_devices import PushDevice
 from parley.core.retry import DeliveryFailure, Fault, retry_after_ms
 from parley.delivery.guarded_http import ATTEMPT_SECONDS_MAX
 from parley.errors import ConfigError
 from parley.push.answers import judge_status
 from parley.push.ports import Notification, PushAnswer, failed, gone, taken
-from parley.store.push.rows import PushDevice
 
 TOKEN_SECONDS_MAX = 50 * 60
 """Apple refuses a token that is older than an hour, and one that is renewed within 20 minutes."""

@@ -26,6 +26,7 @@ from parley.core.notifications import (
     preview_of,
     wanted,
 )
+from parley.core.push_devices import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.ports import Delivery
 from parley.ephemeral.ports import Registry
@@ -43,7 +44,6 @@ from parley.push.registrations import is_signed_in_elsewhere
 from parley.push.unconfirmed import Unconfirmed
 from parley.records.kinds import Kinds
 from parley.store.ports import Store
-from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.telemetry import Metrics
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
@@ -92,6 +92,7 @@ class PushChannel:
     ) -> None:
         self._store = store
         self._push = push = kinds.push
+        self._consents = kinds.consents
         self._accounts = kinds.accounts
         self._sessions = kinds.sessions
         self._registry = registry
@@ -284,8 +285,8 @@ class PushChannel:
         return decide_ring(entry, facts)
 
     async def _has_blocked(self, user_id: str, sender_id: str) -> bool:
-        found = await self._store.relations.visibility([user_id])
-        return user_id in found and sender_id in found[user_id].blocked
+        said = await self._consents.of_one(user_id)
+        return sender_id in said.blocks
 
     # What it says
 

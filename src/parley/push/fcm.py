@@ -13,12 +13,12 @@ from msgspec import Struct
 
 from parley.clock import MS_PER_SECOND, Clock
 from parley.core.notifications import NEW_MESSAGE
+from parley.core.push_devices import PushDevice
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.guarded_http import ATTEMPT_SECONDS_MAX, no_answer
 from parley.errors import ConfigError
 from parley.push.answers import judge_status
 from parley.push.ports import Notification, PushAnswer, failed, gone, taken
-from parley.store.push.rows import PushDevice
 
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from parley.core.push_devices import PushDevice
 from parley.core.retry import DeliveryFailure
-from parley.store.push.rows import PushDevice
 
 DETAIL_CHARS_MAX = 500
 

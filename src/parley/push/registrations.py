@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from parley.accounts.accounts import check_device
 from parley.clock import Clock
 from parley.core.client_address import Network
+from parley.core.push_devices import DEVICES_PER_PERSON_MAX, Provider, PushDevice
 from parley.core.safe_addresses import url_problem
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.model import User
@@ -16,7 +17,6 @@ from parley.push.ports import VapidKeys
 from parley.records.accounts import Accounts
 from parley.records.push import PushDevices
 from parley.records.sessions import Sessions
-from parley.store.push.rows import DEVICES_PER_PERSON_MAX, Provider, PushDevice
 from parley.wire.bodies import NewPushDevice
 
 SECRET_PREFIX = "phs_"
@@ -149,6 +149,14 @@ class PushRegistrations:
     async def remove(self, user_id: str, device_id: str) -> None:
         if not await self._devices.remove(user_id, device_id):
             raise Refused(NO_SUCH_DEVICE)
+
+    @property
+    def has_providers(self) -> bool:
+        return bool(self._providers)
+
+    @property
+    def has_web_push(self) -> bool:
+        return self._vapid is not None
 
     async def public_key(self) -> str:
         """What a browser needs to subscribe."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from parley.core.push_devices import RingOutcome
 from parley.core.timeline import ExplainedMessage, Step
 from parley.model import StepName
 from parley.records.push import PushOutcomes
-from parley.store.push.rows import RingOutcome
 
 NAMES = {
     RingOutcome.PUSHED: StepName.PUSHED,

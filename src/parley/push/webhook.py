@@ -6,11 +6,11 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from parley.clock import Clock
+from parley.core.push_devices import PushDevice
 from parley.core.retry import DeliveryFailure
 from parley.delivery.guarded_http import GuardedHttp
 from parley.delivery.webhooks import EVENT_ID, SIGNATURE, judge, signature
 from parley.push.ports import Notification, PushAnswer, failed, gone, taken
-from parley.store.push.rows import PushDevice
 
 TYPE = "push.notification"
 GONE = 410

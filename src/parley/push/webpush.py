@@ -16,12 +16,12 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from parley.clock import Clock
+from parley.core.push_devices import PushDevice
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.guarded_http import GuardedHttp
 from parley.push.answers import judge_status
 from parley.push.ports import Notification, PushAnswer, failed
 from parley.records.server_keys import ServerKeys
-from parley.store.push.rows import PushDevice
 
 if TYPE_CHECKING:
     from parley.push.webpush_crypto import RandomBytes, VapidKey

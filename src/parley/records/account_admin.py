@@ -14,6 +14,7 @@ from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused, StoreUnavailable
 from parley.model import AccountDeletion, AccountState, User, UserPage
 from parley.records.accounts import ATTEMPTS_MAX, CONTENDED, Accounts
 from parley.records.book import all_in
+from parley.store.maintenance import Inspection
 from parley.store.ports import Directory, Records
 from parley.store.rows import StoreCounts
 from parley.store.rules import USERS_LOOKED_AT_MAX, emptied, folded, is_found_by
@@ -34,7 +35,10 @@ from parley.store.tables import (
 
 
 class AccountAdmin:
-    def __init__(self, records: Records, directory: Directory, accounts: Accounts) -> None:
+    def __init__(
+        self, records: Records, directory: Directory, accounts: Accounts, inspection: Inspection
+    ) -> None:
+        self._inspection = inspection
         self._records = records
         self._directory = directory
         self._accounts = accounts
@@ -137,4 +141,4 @@ class AccountAdmin:
 
     async def counts(self) -> StoreCounts:
         """How many accounts, deleted ones included, and chats there are. It may be some hours old."""
-        return StoreCounts(await self._records.count(PEOPLE), await self._directory.count())
+        return StoreCounts(await self._records.count(PEOPLE), await self._inspection.chat_count())

@@ -1,4 +1,4 @@
-"""What operators decided for a chat, in one record: it has none where all is as usual."""
+"""What was decided for a chat and no send looks at, in one record: it has none where all is as usual."""
 
 from __future__ import annotations
 
@@ -42,6 +42,16 @@ class SettingsOfChats:
             elif await self._records.commit(CHAT_SETTINGS, [PutRecord(after, before=before)]):
                 return
         raise StoreUnavailable(f"the settings of {chat_id} are being written to by too many at once")
+
+    async def note_edit_window(self, chat_id: str, seconds: int | None, at: int) -> None:
+        """What the entry at this position says, durably. What an earlier one says changes nothing."""
+
+        def noted(settings: ChatSettings) -> ChatSettings:
+            if settings.edit_window_at >= at:
+                return settings
+            return replace(settings, edit_window_seconds=seconds, edit_window_at=at)
+
+        await self.change(chat_id, noted)
 
 
 class ChatFanouts:

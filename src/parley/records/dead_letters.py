@@ -9,15 +9,17 @@ leaves is a line too many, never one too few. Who meets such a line removes it w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from hashlib import sha256
 from itertools import groupby
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from parley.clock import Clock
 from parley.concurrency import map_concurrently
-from parley.store.delivery.rows import (
+from parley.core.deliveries import (
     DEAD_LETTER_SHARDS,
     DeadLetter,
     DeliveryEvent,
@@ -52,6 +54,20 @@ PENDING_ONLY = Selection(status=LetterStatus.PENDING)
 T = TypeVar("T")
 
 Change = Callable[[DeadLetter], DeadLetter]
+
+
+class Snapshot(Struct, frozen=True):
+    """Which letters were selected at a time. `pending`: how many of them could be replayed or discarded."""
+
+    ids: frozenset[str] = frozenset()
+    pending: int = 0
+    chats: int = 0
+    oldest_ms: int | None = None
+
+    @property
+    def digest(self) -> str:
+        """The same for the same letters, whatever has become of them."""
+        return sha256("\n".join(sorted(self.ids)).encode()).hexdigest()
 
 
 class DeadLetters:
@@ -98,23 +114,47 @@ class DeadLetters:
             return dict(Counter(letter.error for letter in await self._by_ids(selection)))
         return dict(Counter(await self._in_shards(errors)))
 
-    async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
+    async def snapshot(self, selection: Selection) -> Snapshot:
+        """Which letters are selected now."""
+
+        async def look(shard: int) -> list[DeadLetter]:
+            return [one async for letters in self._pages(shard, selection) for one in letters]
+
+        if selection.ids is not None:
+            letters = await self._by_ids(selection)
+        else:
+            letters = await self._in_shards(look)
+        pending = [letter for letter in letters if letter.status is LetterStatus.PENDING]
+        return Snapshot(
+            frozenset(letter.dlq_id for letter in letters),
+            len(pending),
+            len({letter.chat_id for letter in pending}),
+            min((letter.dlq_ms for letter in pending), default=None),
+        )
+
+    async def queue(
+        self, selection: Selection, job_id: str, event: DeliveryEvent, only: Collection[str] | None = None
+    ) -> int:
         """Those selected that are pending and not queued wait for their replay, with retry count 0.
 
         Durable before it returns; returns how many. `event` is added to their history, which keeps its first
         event and the latest ones, `HISTORY_EVENTS_MAX` in all. If it fails, some may be queued: those of a
-        chat that come first. It may be repeated, and queues each once at most.
+        chat that come first. It may be repeated, and queues each once at most. `only`: no letter but these.
         """
         return await self._change(
             selection,
-            lambda letter: not letter.is_queued,
+            lambda letter: not letter.is_queued and (only is None or letter.dlq_id in only),
             lambda letter: queued_letter(letter, job_id, event),
         )
 
-    async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
+    async def discard(
+        self, selection: Selection, job_id: str, event: DeliveryEvent, only: Collection[str] | None = None
+    ) -> int:
         """Those selected that are pending have failed permanently, also if they were queued. As `queue`."""
         return await self._change(
-            selection, lambda _: True, lambda letter: discarded_letter(letter, job_id, event)
+            selection,
+            lambda letter: only is None or letter.dlq_id in only,
+            lambda letter: discarded_letter(letter, job_id, event),
         )
 
     async def queued(self, prefix: str, limit: int) -> list[DeadLetter]:

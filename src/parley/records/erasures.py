@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parley.records.book import Book
 from parley.store.ports import Records
-from parley.store.tables import ERASURES, KeptErasure
+from parley.store.tables import ERASURES, PendingErasure
 
 
 class Erasures:
@@ -13,7 +13,7 @@ class Erasures:
 
     async def add(self, user_id: str, now_ms: int) -> None:
         """Durable before it returns. May be repeated."""
-        await self._book.add(KeptErasure(user_id=user_id, since_ms=now_ms))
+        await self._book.add(PendingErasure(user_id=user_id, since_ms=now_ms))
 
     async def pending(self) -> list[str]:
         """Those that are not finished, the oldest first."""

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from parley.clock import MS_PER_DAY
-from parley.errors import StoreUnavailable
-from parley.records.book import all_in
-from parley.records.chat_settings import ChatFanouts
-from parley.store.ports import Records
-from parley.store.push.rows import (
+from parley.core.push_devices import (
     DEVICES_PER_PERSON_MAX,
     GIVEN,
     OUTCOME_DAYS,
@@ -18,6 +14,10 @@ from parley.store.push.rows import (
     PushOutcome,
     RungThrough,
 )
+from parley.errors import StoreUnavailable
+from parley.records.book import all_in
+from parley.records.chat_settings import ChatFanouts
+from parley.store.ports import Records
 from parley.store.tables import (
     PUSH_DEVICES,
     PUSH_OUTCOMES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parley.records.book import Book
 from parley.store.ports import Records
-from parley.store.tables import SERVER_KEYS, KeptKey
+from parley.store.tables import SERVER_KEYS, ServerKey
 
 
 class ServerKeys:
@@ -13,4 +13,4 @@ class ServerKeys:
 
     async def key(self, name: str, new: str) -> str:
         """The server's key of this name: the one that was stored first, by whichever node."""
-        return (await self._book.add(KeptKey(name=name, value=new))).value
+        return (await self._book.add(ServerKey(name=name, value=new))).value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from parley.core.deliveries import Webhook
 from parley.records.book import Book
-from parley.store.delivery.rows import Webhook
 from parley.store.ports import Records
 from parley.store.tables import WEBHOOKS
 

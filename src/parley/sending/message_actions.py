@@ -51,9 +51,9 @@ from parley.errors import (
     Refused,
     StoreError,
 )
-from parley.model import Appended, ChatType, Draft, JobScope, Target
+from parley.model import Appended, ChatSettings, ChatType, Draft, JobScope, Target
 from parley.records.amendments import Amendments
-from parley.records.chat_settings import Retentions
+from parley.records.chat_settings import SettingsOfChats
 from parley.sending.amended_log import AmendedLog
 from parley.sending.sender import Sender
 from parley.store.ports import Directory, Log
@@ -69,6 +69,8 @@ LOOK_SECONDS_MAX = 3_600.0
 JOB = "amendments"
 FINISHED_AT_ONCE_MAX = 16
 """Those that wait for one look at the file of SQLite share it."""
+READ_AT_ONCE_MAX = 16
+"""Messages whose reactions and replies are read at once, for one page."""
 TRACE_BYTES = 128
 
 log = structlog.get_logger("parley.chats")
@@ -97,11 +99,12 @@ class Bodies(Protocol):
 
 
 class MessageNow(Struct):
-    """A message as it is now."""
+    """A message as it is now. `replied`: the message that it answers, where a reader sees that too."""
 
     entry: Entry
     reactions: list[ReactionCount]
     reply_count: int
+    replied: Entry | None = None
 
 
 class MessageActions:
@@ -117,7 +120,7 @@ class MessageActions:
         directory: Directory,
         sender: Sender,
         amendments: Amendments,
-        retentions: Retentions,
+        settings: SettingsOfChats,
         bodies: Bodies,
         clock: Clock,
         window_seconds: int = 0,
@@ -130,7 +133,7 @@ class MessageActions:
         self._directory = directory
         self._sender = sender
         self._amendments = amendments
-        self._retentions = retentions
+        self._settings = settings
         self._bodies = bodies
         self._clock = clock
         self._window_seconds = window_seconds
@@ -188,27 +191,28 @@ class MessageActions:
         chat = await self._directory.chat(chat_id) if entry is not None else None
         if entry is None or chat is None:
             return None
-        is_held = False
-        if draft.kind in (EDIT, DELETE):
-            is_held = (await self._retentions.of([chat_id]))[chat_id].is_held
+        (settings,) = await self._settings.of([chat_id]) if draft.kind in (EDIT, DELETE) else [None]
         return Target(
             sequence=entry.sequence,
             sender_id=entry.sender_id,
             is_group=chat.chat_type is ChatType.GROUP,
             is_deleted=entry.deleted is True,
-            is_held=is_held,
-            is_too_old=draft.kind == EDIT and await self._is_too_old(entry),
+            is_held=settings is not None and settings.is_held,
+            is_too_old=draft.kind == EDIT and settings is not None and self._is_too_old(entry, settings),
             has_room=draft.kind != REACTION or await self._has_room(entry, draft.content),
         )
 
-    async def _is_too_old(self, entry: Entry) -> bool:
+    def _is_too_old(self, entry: Entry, settings: ChatSettings) -> bool:
         age_ms = self._clock() - from_iso(entry.created_at)
-        return 0 < await self.edit_window(entry.chat_id) * MS_PER_SECOND < age_ms
+        return 0 < self._window_of(settings) * MS_PER_SECOND < age_ms
 
     async def edit_window(self, chat_id: str) -> int:
         """How many seconds a message of this chat may be edited; 0: for ever."""
-        marks = await self._amendments.marks(chat_id, marking.THE_CHAT)
-        own = marking.window_in(marks)
+        (settings,) = await self._settings.of([chat_id])
+        return self._window_of(settings)
+
+    def _window_of(self, settings: ChatSettings) -> int:
+        own = settings.edit_window_seconds
         return self._window_seconds if own is None else own
 
     async def _has_room(self, entry: Entry, reaction: str) -> bool:
@@ -260,7 +264,7 @@ class MessageActions:
             mark = marking.reaction_mark(chat_id, target, entry.sender_id, entry.reaction, at, is_on=is_on)
             await self._amendments.mark([mark])
         elif entry.kind == CHAT and (window := edit_window_in(entry.content)) is not None:
-            await self._amendments.mark([marking.window_mark(chat_id, window.edit_window_seconds, at)])
+            await self._settings.note_edit_window(chat_id, window.edit_window_seconds, at)
         elif entry.kind == MESSAGE and entry.reply_to:
             await self._amendments.mark([marking.reply_mark(chat_id, target, at, at)])
 
@@ -312,6 +316,34 @@ class MessageActions:
         entry = await self._find(chat_id, message_id)
         if entry is None:
             raise Refused(NO_SUCH_MESSAGE)
+        return await self._now(entry)
+
+    async def lookup(self, user_id: str, chat_id: str, message_ids: Sequence[str]) -> list[MessageNow]:
+        """Those of these messages of a chat that there are, in this order, as a member sees them."""
+        if await self._directory.role(chat_id, user_id) is None:
+            raise Refused(NOT_A_MEMBER)
+
+        async def find(message_id: str) -> Entry | None:
+            return await self._find(chat_id, message_id)
+
+        found = await map_concurrently(find, dict.fromkeys(message_ids), READ_AT_ONCE_MAX)
+        return await self.shown([entry for entry in found if entry is not None])
+
+    async def shown(self, entries: Sequence[Entry]) -> list[MessageNow]:
+        """These entries of one chat, which the caller may read, each with what a reader sees beside it."""
+        here = {entry.message_id: entry for entry in entries}
+
+        async def show(entry: Entry) -> MessageNow:
+            if entry.kind != MESSAGE:
+                return MessageNow(entry, [], 0)
+            now = await self._now(entry)
+            if entry.reply_to:
+                now.replied = here.get(entry.reply_to) or await self._find(entry.chat_id, entry.reply_to)
+            return now
+
+        return await map_concurrently(show, entries, READ_AT_ONCE_MAX)
+
+    async def _now(self, entry: Entry) -> MessageNow:
         by_reaction: dict[str, set[str]] = {}
         marks = await self._marks(entry)
         for mark in marks:
@@ -320,6 +352,10 @@ class MessageActions:
                 by_reaction.setdefault(reaction, set()).add(user_id)
         replies = sum(mark.parts[0] == marking.REPLY for mark in marks)
         return MessageNow(entry, counted(by_reaction), replies)
+
+    async def find(self, chat_id: str, message_id: str) -> Entry | None:
+        """A message of a chat as it is now, for operators."""
+        return await self._find(chat_id, message_id)
 
     # After a crash
 

@@ -30,7 +30,6 @@ from parley.store.invariants import (
 )
 from parley.store.maintenance import Inspection
 from parley.store.paging import Row
-from parley.store.ports import Scans
 from parley.store.rows import (
     EVERYTHING,
     ChatRow,
@@ -42,7 +41,7 @@ from parley.store.rows import (
     PositionRow,
 )
 from parley.store.rules import STRAY_POSITIONS_MAX, direct_key
-from parley.store.tables import LOG_HASHES
+from parley.store.tables import LOG_HASHES, R, RecordTable
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
@@ -69,6 +68,12 @@ CHANGED_LOG = (
 )
 LOST_ARCHIVE = "see whether archive.target can be reached; then run: parley archive verify {chat}"
 MARK_DELIVERED = "set last_acked_sequence of the row in delivery_state to its read_up_to"
+
+
+class Scans(Protocol):
+    """What of `Records` is checked."""
+
+    def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]: ...
 
 
 class Checked(Protocol):

@@ -60,8 +60,8 @@ class Inspection(Protocol):
     chats_at_once_max: int
     """How many chats are read at the same time."""
 
-    async def chat_count(self) -> int | None:
-        """How many chats there are; None if the engine would have to read them all to know."""
+    async def chat_count(self) -> int:
+        """How many chats there are. It may be some hours old."""
         ...
 
     def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:

@@ -9,12 +9,12 @@ been written. It never raises the errors of its driver.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
-from parley.core.consent import ConsentFacts
+from parley.core.deliveries import Lane, LaneClaim
 from parley.core.jobs import Job
 from parley.model import (
     AppendResult,
@@ -22,22 +22,16 @@ from parley.model import (
     CursorMove,
     Draft,
     Head,
-    Invitation,
     MemberCursor,
     MemberSettings,
     Notify,
     OverviewPage,
     Page,
     Persisted,
-    RelatedUser,
-    Relation,
-    Relationship,
     Role,
     StoredChat,
     User,
-    Visibility,
 )
-from parley.store.delivery.ports import Lanes
 from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
 from parley.store.rows import ArchiveMark, Finding
 from parley.store.subscriptions import Subscriptions
@@ -198,12 +192,15 @@ class Directory(Protocol):
         """How many members a chat has."""
         ...
 
-    async def count(self) -> int:
-        """How many chats there are. It may be some hours old."""
+    async def chat_ids_of(self, user_id: str, *, unasked: bool = False) -> list[str]:
+        """Every chat that a person is a member of, read strongly.
+
+        `unasked`: only those that somebody put them into who was not their contact.
+        """
         ...
 
-    async def chat_ids_of(self, user_id: str) -> list[str]:
-        """Every chat that a person is a member of, read strongly."""
+    async def sharing_chats(self, user_id: str, others: Sequence[str]) -> set[str]:
+        """Those of these other people who are in a chat with this person, read strongly."""
         ...
 
     async def fence(self, user_id: str, chat_ids: Sequence[str] | None = None) -> None:
@@ -211,14 +208,6 @@ class Directory(Protocol):
 
         Appends to these chats, to all of the person's if none are given; and whatever adds them to a chat.
         """
-        ...
-
-
-class Scans(Protocol):
-    """What of `Records` commands read that open no store."""
-
-    def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]:
-        """See `Records.scan`."""
         ...
 
 
@@ -290,77 +279,11 @@ class Records(Protocol):
         ...
 
 
-class Relations(Protocol):
-    """The contacts and blocks of people. Read strongly."""
-
-    async def set_relation(
-        self, user_id: str, other_id: str, relation: Relation, since: str | None
-    ) -> str | None:
-        """Set the relation since then; `since=None` ends it. Idempotent: returns since when it holds.
-
-        Durable before it returns. From then on a blocked person can neither create the direct chat of the two
-        nor append to it (`BLOCKED`), not even by an append that has begun. Refused: unknown users, too many.
-        """
-        ...
-
-    async def related(
-        self, user_id: str, relation: Relation, after_user_id: str, limit: int
-    ) -> list[RelatedUser]:
-        """The people whom a person lists like this, in the order of their ids, after this one."""
-        ...
-
-    async def relationships(
-        self, viewer_id: str, user_ids: Sequence[str], acquainted: bool = False
-    ) -> dict[str, Relationship]:
-        """How these people and the viewer are related, for those who exist.
-
-        `acquainted`: the caller knows that they share a chat, so the engine need not check. The viewer may be
-        among them.
-        """
-        ...
-
-    async def visibility(self, user_ids: Sequence[str]) -> dict[str, Visibility]:
-        """What others may see of these people, for those who exist."""
-        ...
+class Profiles(Protocol):
+    """Many people at once. Read strongly."""
 
     async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
-        """The profiles of these people, for those who exist."""
-        ...
-
-
-class Invitations(Protocol):
-    """Who consents to being added to a chat, and who was invited to one instead. Read strongly.
-
-    An invitation waits for 30 days (`INVITATION_DAYS`); then it is as if it had never been.
-    """
-
-    async def consents(self, actor_id: str, user_ids: Sequence[str]) -> dict[str, ConsentFacts]:
-        """For each of these who exists, what decides whether this person may add them."""
-        ...
-
-    async def invite(self, invitation: Invitation) -> list[str]:
-        """Durable before it returns. Another invitation of the person to the chat is replaced.
-
-        Refused: a person who does not exist, is a member, or has blocked the inviter, not even by an
-        invitation that has begun; and more than `INVITATIONS_PER_INVITER_MAX` of one inviter to the person.
-        If more than `INVITATIONS_MAX` wait for the person, the oldest end: returns the chats of these.
-        """
-        ...
-
-    async def invitation(self, user_id: str, chat_id: str) -> Invitation | None:
-        """The pending invitation of a person to a chat."""
-        ...
-
-    async def of_user(self, user_id: str, after_chat_id: str, limit: int) -> list[Invitation]:
-        """A person's pending invitations, in the order of the chats' ids, after one."""
-        ...
-
-    async def of_chat(self, chat_id: str, after_user_id: str, limit: int) -> list[Invitation]:
-        """A chat's pending invitations, in the order of the people's ids, after one."""
-        ...
-
-    async def end(self, user_id: str, chat_id: str) -> bool:
-        """The invitation is over, durably: it can no longer be accepted. False if there was none."""
+        """The profiles of these people, for those who exist, in the order in which they are asked for."""
         ...
 
 
@@ -375,16 +298,15 @@ class MemberStates(Protocol):
         """Durable before it returns; the chat counts as changed for this person. None: not muted."""
         ...
 
-    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
-        """The time that `mute` set last; None while they are out of the chat, until they are back in it."""
-        ...
-
     async def set_notify(self, user_id: str, chat_id: str, notify: Notify) -> None:
         """Durable before it returns. Nothing happens if the person is not in the chat."""
         ...
 
     async def settings(self, chat_id: str, user_ids: Sequence[str]) -> dict[str, MemberSettings]:
-        """The settings and positions of these people in a chat; of people without any, the defaults."""
+        """The settings and positions of these people in a chat; of people without any, the defaults.
+
+        Those that were set last, and the defaults while they are out of the chat.
+        """
         ...
 
     async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
@@ -441,6 +363,61 @@ class Cursors(Protocol):
 
     async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
         """A device's own position in a chat."""
+        ...
+
+
+class Lanes(Protocol):
+    """The recipients that are not up to date, by chat. A lane holds positions, never messages.
+
+    A worker runs a lane only while it has claimed it. Workers of one kind share a prefix of the ids of their
+    recipients.
+    """
+
+    async def extend(
+        self, chat_id: str, recipients: Sequence[str], first: int, last: int, claim: LaneClaim | None = None
+    ) -> list[Lane]:
+        """These recipients are owed the positions from `first` to `last`; durable before it returns.
+
+        An existing lane only gets a higher target: its front, its retries, its claim and its due time stay.
+        Returns the new lanes, which are due at once, or belong to the claim if there is one.
+        """
+        ...
+
+    async def due(self, prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()) -> list[Lane]:
+        """Lanes that are due by then, without those of the recipients `besides`.
+
+        Not more than `limit`, in no order, but none is left out for ever. A lane with a claim is due when
+        the claim has run out: its worker died, or is too slow.
+        """
+        ...
+
+    async def next_due(self, prefix: str, after_ms: int) -> int | None:
+        """The earliest due time after this one."""
+        ...
+
+    async def claim(self, chat_id: str, recipient: str, claim: LaneClaim, now_ms: int) -> Lane | None:
+        """Take a lane that is due, durable before it returns. Of several workers one gets it.
+
+        Returns the lane as it was before, with the claim that ran out, if there was one. None: it is not due.
+        """
+        ...
+
+    async def advance(self, lane: Lane, token: str) -> Lane | None:
+        """Replace the lane, except its target, which only `extend` raises. Durable before it returns.
+
+        Returns it as it is stored. None, and nothing is written, unless the lane's claim is `token`.
+        """
+        ...
+
+    async def finish(self, lane: Lane) -> bool:
+        """Everything up to its target was delivered: remove the lane.
+
+        False if its target is higher by now, or the claim is another one.
+        """
+        ...
+
+    async def forget(self, recipient: str) -> None:
+        """Remove all lanes of a recipient. Durable before it returns."""
         ...
 
 
@@ -524,16 +501,6 @@ class Store(Protocol):
     @property
     def directory(self) -> Directory:
         """See `Directory`."""
-        ...
-
-    @property
-    def relations(self) -> Relations:
-        """See `Relations`."""
-        ...
-
-    @property
-    def invitations(self) -> Invitations:
-        """See `Invitations`."""
         ...
 
     @property

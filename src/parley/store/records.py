@@ -6,30 +6,39 @@ A record holds what was stored, and what some engines keep beside it because the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, TypeVar, cast, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
+from parley.clock import from_iso
+from parley.core.deliveries import DeadLetter, Lane, LetterStatus, pending_line, queue_line
+from parley.core.marks import THE_CHAT, MessageMark
+from parley.core.push_devices import PushOutcome, RungThrough
 from parley.model import (
     AccountState,
     ChatMember,
+    ChatSettings,
+    Contact,
     Invitation,
+    InvitedPerson,
     Notify,
+    PersonConsent,
     QuietHours,
     Session,
     StoredChat,
     User,
 )
-from parley.store.delivery.rows import DeadLetter, Lane, LetterStatus, pending_line, queue_line
-from parley.store.push.rows import PushOutcome, RungThrough
 from parley.store.tables import (
     ANSWERS,
+    CONSENTS,
+    CONTACTS,
     DEVICE_LISTS,
     ERASURE_REPORTS,
     FAILING_RECIPIENTS,
+    INVITED_PEOPLE,
     LINKS,
     OPERATORS,
     PENDING_LETTERS,
@@ -47,14 +56,6 @@ from parley.store.tables import (
 )
 
 
-class KeptCounts(Struct, frozen=True, kw_only=True):
-    """How many contacts a person has, and how many people they block; of those who have any."""
-
-    user_id: str
-    contact_count: int
-    block_count: int
-
-
 class KeptChat(Struct, frozen=True, kw_only=True):
     """A chat and its counter, without members and log. `counter`: None if it is lost."""
 
@@ -68,11 +69,8 @@ class KeptChat(Struct, frozen=True, kw_only=True):
 
 
 class KeptMember(Struct, frozen=True, kw_only=True):
-    """`is_blocked`: the other person of a direct chat has blocked this one."""
-
     chat_id: str
     member: ChatMember
-    is_blocked: bool
 
 
 class KeptState(Struct, frozen=True, kw_only=True):
@@ -103,24 +101,14 @@ class KeptCursor(Struct, frozen=True, kw_only=True):
     last_acked_sequence: int
 
 
-class KeptRelation(Struct, frozen=True, kw_only=True):
-    user_id: str
-    other_id: str
-    contact_since: str | None
-    blocked_since: str | None
-
-
 Record = Struct
 """What a copy carries over: one of `RECORDS`."""
 RECORDS: tuple[type[Any], ...] = (
     KeptPerson,
-    KeptCounts,
-    KeptRelation,
     KeptChat,
     KeptMember,
     KeptState,
     KeptCursor,
-    Invitation,
     Lane,
     *(kind for kind in TABLE_OF if kind is not KeptPerson),
 )
@@ -178,6 +166,61 @@ def line_of_session(kept: KeptSession) -> SessionLine:
         token_hash=kept.token_hash,
         since_ms=session.created_at_ms,
     )
+
+
+def said_by(
+    user_id: str, relations: Iterable[Mapping[str, Any]], invitations: Iterable[Mapping[str, Any]]
+) -> list[tuple[RecordTable[Any], Any]]:
+    """What earlier versions kept of a person as relations and invitations, each a row of its own."""
+    rows, found = list(relations), [record_of(Invitation, row) for row in invitations]
+    contacts = [
+        Contact(user_id=user_id, other_id=row["other_id"], since=row["contact_since"])
+        for row in rows
+        if row.get("contact_since")
+    ]
+    said = PersonConsent(
+        user_id=user_id,
+        blocks={row["other_id"]: row["blocked_since"] for row in rows if row.get("blocked_since")},
+        invitations=tuple(sorted(found, key=lambda one: one.chat_id)),
+        contacts=len(contacts),
+    )
+    lines = [
+        InvitedPerson(chat_id=one.chat_id, user_id=user_id, at_ms=from_iso(one.invited_at)) for one in found
+    ]
+    return [
+        *((CONTACTS, one) for one in contacts),
+        *((INVITED_PEOPLE, line) for line in lines),
+        (CONSENTS, said),
+    ]
+
+
+WINDOW = "window"
+"""What the name of a mark began with that said how long messages of a chat may be edited."""
+
+
+class WindowsOfChats:
+    """Edit windows, which earlier versions kept as marks of the chat itself: its settings have them now."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, MessageMark] = {}
+
+    def takes(self, mark: MessageMark) -> bool:
+        """Whether it is such a mark. It is remembered, if it is the newest of its chat."""
+        if mark.target != THE_CHAT or mark.parts[0] != WINDOW:
+            return False
+        known = self._newest.get(mark.chat_id)
+        if known is None or known.sequence < mark.sequence:
+            self._newest[mark.chat_id] = mark
+        return True
+
+    def settings(self, settings: ChatSettings) -> ChatSettings | None:
+        """With the window of the chat; None if all is as usual."""
+        mark = self._newest.get(settings.chat_id)
+        if mark is not None:
+            seconds = int(mark.parts[1]) if mark.parts[1] else None
+            changed = {"edit_window_seconds": seconds, "edit_window_at": mark.sequence}
+            settings = msgspec.structs.replace(settings, **changed)
+        return None if settings == ChatSettings(chat_id=settings.chat_id) else settings
 
 
 COPY_MARK = "copy"

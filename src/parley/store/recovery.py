@@ -41,6 +41,29 @@ class Recovery(Struct):
     breaches: list[Breach] = []
 
     @property
+    def status(self) -> str:
+        """In a word."""
+        if not self.is_lost and not self.voids:
+            return "fine"
+        return "recovered" if self.applied else "missing"
+
+    @property
+    def found(self) -> dict[str, int | None]:
+        """The highest number of the chat in each table."""
+        traces = self.traces
+        trimmed = {"trimmed_through": traces.trimmed} if traces.trimmed else {}
+        return {
+            "sequence_counter": traces.counter,
+            "entries": traces.entries,
+            "voids": traces.voids,
+            "open_allocations": traces.open_allocations,
+            "idempotency_keys": traces.keys,
+            "user_device_cursors": traces.device_cursors,
+            "delivery_state": traces.delivery_state,
+            **trimmed,
+        }
+
+    @property
     def void_count(self) -> int:
         return sum(last - first + 1 for first, last in self.voids)
 
@@ -112,3 +135,11 @@ async def _verify(store: Checked, recovery: Recovery) -> None:
         )
     elif recovery.voids:
         log.warning("Holes sealed", chat_id=chat_id, voids=recovery.void_count)
+
+
+def how_to_go_on(engine: Engine, chat_id: str) -> str:
+    """For an operator whose counter exists and is behind its log."""
+    return (
+        "An existing counter is never overwritten. Find out what lowered it (a restored backup?), then:"
+        f"\n{engine.repairs.how_to_delete_counter(chat_id)}"
+    )

@@ -45,6 +45,13 @@ def folded(text: str) -> str:
     return normalize("NFKC", text).casefold()
 
 
+def begins_with(wanted: str, username: str, display_name: str) -> bool:
+    """Whether a person's username, or a word of their name, begins like this. `wanted` is folded."""
+    name = folded(display_name)
+    begins = [folded(username), name, *name.split()]
+    return any(one.startswith(wanted) for one in begins)
+
+
 def is_found_by(wanted: str, username: str, display_name: str) -> bool:
     """Whether a person's names contain what somebody looks for. `wanted` is folded."""
     return wanted in folded(username) or wanted in folded(display_name)

@@ -16,8 +16,10 @@ from msgspec.structs import replace
 
 from parley.clock import MS_PER_DAY, iso
 from parley.core.attachments import Attachment, AttachmentLine
+from parley.core.deliveries import DeadLetter, PendingLetter, QueuedLetter, Webhook, shard_of
 from parley.core.log_hash import StoredHash
 from parley.core.marks import AmendmentNote, MessageMark
+from parley.core.push_devices import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
 from parley.core.recipient_health import RecipientHealth
 from parley.model import (
     AccountDeletion,
@@ -26,17 +28,19 @@ from parley.model import (
     ApiToken,
     AuditRecord,
     ChatSettings,
+    Contact,
     ErasureReport,
     ExternalId,
+    InvitedPerson,
     Link,
     MessageReport,
+    PageSession,
+    PersonConsent,
     PersonDevices,
     Session,
     User,
 )
-from parley.store.delivery.rows import DeadLetter, PendingLetter, QueuedLetter, Webhook, shard_of
-from parley.store.push.rows import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
-from parley.wire.limits import IDEMPOTENCY_DAYS
+from parley.wire.limits import IDEMPOTENCY_DAYS, INVITATION_DAYS
 
 R = TypeVar("R", bound=Struct)
 
@@ -153,14 +157,14 @@ class RecordTable(Generic[R]):
         return self.encode(self._decode(stored)) == self.encode(record)
 
 
-class KeptKey(Struct, frozen=True, kw_only=True):
+class ServerKey(Struct, frozen=True, kw_only=True):
     """A key of the server, or the mark of a copy."""
 
     name: str
     value: str
 
 
-class KeptErasure(Struct, frozen=True, kw_only=True):
+class PendingErasure(Struct, frozen=True, kw_only=True):
     """A person whose bodies are still to be removed."""
 
     user_id: str
@@ -364,7 +368,7 @@ AUDIT = RecordTable(
 )
 ERASURES = RecordTable(
     "erasures",
-    KeptErasure,
+    PendingErasure,
     lambda one: listed(one.user_id),
     says="people whose bodies are to be removed from every log",
 )
@@ -449,9 +453,37 @@ LOG_HASHES = RecordTable(
     is_fresh=False,
 )
 CHAT_SETTINGS = RecordTable(
-    "chat_settings", ChatSettings, lambda one: alone(one.chat_id), says="what operators decided for a chat"
+    "chat_settings",
+    ChatSettings,
+    lambda one: alone(one.chat_id),
+    says="what was decided for a chat, and no send looks at",
 )
-SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
+CONSENTS = RecordTable(
+    "consents",
+    PersonConsent,
+    lambda one: alone(one.user_id),
+    says="whom each person has blocked, and who has invited them",
+)
+CONTACTS = RecordTable(
+    "contacts", Contact, lambda one: (one.user_id, one.other_id), says="whom each person has as a contact"
+)
+INVITED_PEOPLE = RecordTable(
+    "invited_people",
+    InvitedPerson,
+    lambda one: (one.chat_id, one.user_id),
+    says="who may have an invitation to a chat",
+    expires_ms=lambda one: one.at_ms + INVITATION_DAYS * MS_PER_DAY,
+)
+PAGE_SESSIONS = RecordTable(
+    "page_sessions",
+    PageSession,
+    lambda one: alone(one.session_id),
+    says="what sessions of pages in a browser have beside their rows",
+    expires_ms=lambda one: one.expires_at_ms,
+)
+SERVER_KEYS = RecordTable(
+    "server_keys", ServerKey, lambda one: listed(one.name), says="secrets of the server"
+)
 TABLES: tuple[RecordTable[Any], ...] = (
     PEOPLE,
     USERNAMES,
@@ -482,6 +514,10 @@ TABLES: tuple[RecordTable[Any], ...] = (
     AMENDMENTS,
     LOG_HASHES,
     CHAT_SETTINGS,
+    CONSENTS,
+    CONTACTS,
+    INVITED_PEOPLE,
+    PAGE_SESSIONS,
     SERVER_KEYS,
 )
 """In the order in which they are copied."""

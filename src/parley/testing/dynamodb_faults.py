@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from parley.dynamodb import Fault, Faults, Request, Response, Send
-from parley.dynamodb.responses import WRITES
+from parley.store.dynamodb.driver import Fault, Faults, Request, Response, Send
+from parley.store.dynamodb.driver.responses import WRITES
 
 VARIABLE = "PARLEY_TEST_DYNAMODB"
 READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan"})

@@ -26,6 +26,7 @@ from parley.core.timeline import (
 )
 from parley.errors import NOT_FOUND, Refused
 from parley.model import AccountState, Action, MemberCursor
+from parley.records.relations import Relations
 from parley.records.sessions import Sessions
 from parley.store.ports import Outbox, Store
 from parley.wire.codec import decode_entry
@@ -84,13 +85,16 @@ class TimelineService:
     def __init__(
         self,
         store: Store,
+        relations: Relations,
         sessions: Sessions,
+        *,
         outbox: Outbox | None,
         traces: Iterable[TraceSource],
         sources: Iterable[StepSource],
         clock: Clock,
     ) -> None:
         self._store = store
+        self._relations = relations
         self._sessions = sessions
         self._outbox = outbox
         self._traces = list(traces)
@@ -167,7 +171,8 @@ class TimelineService:
         self, message: ExplainedMessage, cursors: Sequence[MemberCursor]
     ) -> list[RecipientFacts]:
         user_ids = [cursor.user_id for cursor in cursors]
-        related = await self._store.relations.relationships(message.sender_id, user_ids, acquainted=True)
+        related = await self._relations.relationships(message.sender_id, user_ids, acquainted=True)
+        settings = await self._store.member_states.settings(message.chat_id, user_ids)
         room = asyncio.Semaphore(RECIPIENTS_AT_ONCE_MAX)
 
         async def facts_of(cursor: MemberCursor) -> RecipientFacts:
@@ -181,9 +186,7 @@ class TimelineService:
                     read_up_to=cursor.read_up_to,
                     read_ms=_ms(cursor.read_at),
                     devices=await self._devices(cursor.user_id, message.chat_id),
-                    muted_until_ms=_ms(
-                        await self._store.member_states.muted_until(cursor.user_id, message.chat_id)
-                    ),
+                    muted_until_ms=_ms(settings[cursor.user_id].muted_until),
                     has_blocked=relationship is not None and relationship.has_blocked,
                     state=relationship.user.state if relationship is not None else AccountState.DELETED,
                 )

@@ -322,11 +322,12 @@ class DeadLetterFilter(RequestBody):
 
 
 class ReplayOrder(RequestBody):
-    """Which dead letters to replay: by id, or by a filter."""
+    """Which dead letters to replay: by id, by a filter, or by the token of a preview."""
 
     ids: list[str] | None = None
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
+    token: str | None = None
 
 
 class DiscardOrder(RequestBody):
@@ -336,6 +337,7 @@ class DiscardOrder(RequestBody):
     ids: list[str] | None = None
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
+    token: str | None = None
 
 
 class DeadLetterJob(Struct):
@@ -405,6 +407,7 @@ class Me(Struct):
     who_may_add: Privacy = Privacy.EVERYONE
     do_not_disturb: QuietHours | None = None
     is_bot: bool = False
+    is_operator: bool = False
 
 
 class QuietHoursChange(RequestBody, rename={"starts": "from", "ends": "to"}):
@@ -575,9 +578,10 @@ class ChatChange(RequestBody):
 
 
 class FanoutChange(RequestBody):
-    """How rings of a chat are fanned out; null: by its size."""
+    """What operators change of a chat. `fanout`: how its rings are fanned out; null: by its size."""
 
-    fanout: Fanout | None
+    fanout: Fanout | UnsetType | None = UNSET
+    title: Title | UnsetType = UNSET
 
 
 class FanoutInfo(Struct):

@@ -75,6 +75,12 @@ UPLOAD_GRACE_SECONDS = 10
 """So much longer may a part take."""
 PREVIEW_CHARS_MAX = 2_048
 """Of the preview of an image, as it stands in an entry."""
+LOOKUP_MESSAGES_MAX = 100
+"""Messages in one look-up."""
+SHOWN_ENTRIES_MAX = 200
+"""Entries of a page with what a reader sees beside them."""
+PROFILES_MAX = 100
+"""People whose profiles one request asks for."""
 REACTION_CHARS_MAX = 16
 REACTIONS_MAX = 20
 """Different reactions of one message."""

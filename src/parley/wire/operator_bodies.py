@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from parley.model import AccountState, ChatType, ReadReceipts, Role
-from parley.wire.bodies import FanoutInfo
+from parley.wire import limits
+from parley.wire.bodies import DeadLetterFilter, FanoutInfo
+from parley.wire.request_body import RequestBody
+
+ActionReason = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_REASON_CHARS_MAX)]
 
 
 class PersonOfChat(Struct):
@@ -121,3 +127,59 @@ class LogLines(Struct):
     to_sequence: int
     entries: list[LogLine]
     voids: list[int]
+
+
+class DeletionReason(RequestBody):
+    """Why an operator deletes something, for the audit log."""
+
+    reason: ActionReason
+
+
+class ChatDeletion(Struct):
+    """A chat that a job deletes."""
+
+    chat_id: str
+    job_id: str
+
+
+class RecoveryOrder(RequestBody):
+    """Restore a lost counter. `seal_holes`: numbers whose entry is lost become voids, too."""
+
+    dry_run: bool = True
+    seal_holes: bool = False
+
+
+class VoidRange(Struct):
+    """Numbers that become void: from the first to the last."""
+
+    first: int
+    last: int
+
+
+class RecoveryReport(Struct):
+    """What a recovery found, and what it wrote or would write."""
+
+    chat_id: str
+    status: str
+    applied: bool
+    found: dict[str, int | None]
+    counter: int | None
+    voids: list[VoidRange]
+    problems: list[str]
+
+
+class PreviewOrder(RequestBody):
+    """Which dead letters to look at: by id, or by a filter."""
+
+    ids: list[str] | None = None
+    filter: DeadLetterFilter | None = None
+
+
+class DeadLetterPreview(Struct):
+    """What a replay or a discard with this token concerns, and nothing newer."""
+
+    matched: int
+    token: str
+    as_of: str
+    chats: int
+    oldest: str | None

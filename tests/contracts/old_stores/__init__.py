@@ -17,13 +17,13 @@ from msgspec import Struct
 
 from parley.clock import from_iso
 from parley.core.attachments import AttachmentLine
+from parley.core.deliveries import PendingLetter, QueuedLetter
 from parley.core.log_hash import StoredHash
-from parley.dynamodb import Dynamo
+from parley.core.push_devices import RungThrough
 from parley.migration.copies import StoreCopy
-from parley.model import Appended
+from parley.model import Appended, InvitedPerson
 from parley.store.cassandra.connection import CassandraConnection
-from parley.store.delivery.rows import PendingLetter, QueuedLetter
-from parley.store.push.rows import RungThrough
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.records import RECORDS
 from tests.contracts.acting import contents, message, read_all, stored
 from tests.contracts.engines import MemoryEngine, OpenStore
@@ -33,9 +33,12 @@ SQLITE, DYNAMODB, CASSANDRA = 16, 13, 3
 """The versions of their tables."""
 HASHES = 2
 """In each of them."""
+WINDOWS = ((60, 2), (3_600, 3))
+"""How long messages of a chat may be edited, and by which entry: marks at position 0, which the stores in the
+files do not have."""
 UNUSED_ID = "11111111-1111-4111-8111-111111111111"
 FOLDER = Path(__file__).parent
-DERIVED = {AttachmentLine, PendingLetter, QueuedLetter, RungThrough, StoredHash}
+DERIVED = {InvitedPerson, AttachmentLine, PendingLetter, QueuedLetter, RungThrough, StoredHash}
 """Kinds that no copy had: what follows from others, and finds them."""
 KIND_OF_BOOK = {
     "links": "Link",
@@ -56,7 +59,8 @@ class OldStore(Struct):
     records: dict[str, list[dict[str, Any]]]
 
 
-def what_it_held(name: str) -> OldStore:
+def what_it_held(name: str, *, has_marks: bool = True) -> OldStore:
+    """`has_marks`: its version knew edits, and for how long they are allowed."""
     found: dict[str, Any] = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes())
     people, chats = found.pop("people"), found.pop("chats")
     for kept in found.pop("KeptRecord"):
@@ -72,6 +76,29 @@ def what_it_held(name: str) -> OldStore:
         if any(value not in (None, False) for value in decided.values()):
             settings = {"chat_id": chat["chat"]["chat_id"]} | {k: v for k, v in decided.items() if v}
             found.setdefault("ChatSettings", []).append(settings)
+    for person in found["KeptPerson"]:
+        del person["contact_count"], person["block_count"]
+    for member in found["KeptMember"]:
+        del member["is_blocked"]
+    of_person: dict[str, dict[str, Any]] = {}
+    for relation in found.pop("KeptRelation"):
+        said = of_person.setdefault(relation["user_id"], {"user_id": relation["user_id"]})
+        if relation["blocked_since"]:
+            said.setdefault("blocks", {})[relation["other_id"]] = relation["blocked_since"]
+        if relation["contact_since"]:
+            said["contacts"] = said.get("contacts", 0) + 1
+            contact = {"user_id": relation["user_id"], "other_id": relation["other_id"]}
+            found.setdefault("Contact", []).append(contact | {"since": relation["contact_since"]})
+    for invitation in found.pop("Invitation"):
+        said = of_person.setdefault(invitation["user_id"], {"user_id": invitation["user_id"]})
+        said.setdefault("invitations", []).append(invitation)
+    found["PersonConsent"] = list(of_person.values())
+    if has_marks:
+        decided = found.setdefault("ChatSettings", [])
+        group = next((one for one in decided if one["chat_id"] == chats["group"]), None)
+        if group is None:
+            decided.append(group := {"chat_id": chats["group"]})
+        group |= dict(zip(("edit_window_seconds", "edit_window_at"), WINDOWS[-1], strict=True))
     return OldStore(people, chats, found)
 
 
@@ -103,6 +130,9 @@ def _lines(name: str) -> Iterator[dict[str, Any]]:
 def write_sqlite(file: Path) -> None:
     connection = apsw.Connection(str(file))
     connection.execute((FOLDER / "sqlite-16.sql").read_text(encoding="utf-8"))
+    chat_id = what_it_held("sqlite-16").chats["group"]
+    marks = [(chat_id, 0, f"window\x1f{seconds}", at, True) for seconds, at in WINDOWS]
+    connection.executemany("INSERT INTO message_marks VALUES (?, ?, ?, ?, ?)", marks)
     connection.close()
 
 
@@ -112,6 +142,10 @@ async def write_dynamodb(dynamo: Dynamo) -> None:
     for line in tables:
         await dynamo.call("CreateTable", line["request"] | {"TableName": dynamo.table(line["table"])})
     items = [line for line in lines if "item" in line]
+    place = {"S": f"{what_it_held('dynamodb-13').chats['group']}\x1f0"}
+    for seconds, at in WINDOWS:
+        mark = {"place": place, "name": {"S": f"window\x1f{seconds}"}, "sequence": {"N": str(at)}}
+        items.append({"table": "message_marks", "item": mark | {"is_on": {"BOOL": True}}})
 
     async def put(line: dict[str, Any]) -> None:
         await dynamo.call("PutItem", {"TableName": dynamo.table(line["table"]), "Item": line["item"]})
@@ -146,6 +180,12 @@ def write_cassandra(
             connection.execute(
                 f"UPDATE {line['table']} USING TIMESTAMP {time} SET {name} = {_cql(value)} WHERE {where}"
             )
+    chat_id = what_it_held("cassandra-3").chats["group"]
+    for seconds, at in WINDOWS if "message_marks" not in lacked else ():
+        connection.execute(
+            "INSERT INTO message_marks (chat_id, target, name, sequence, is_on) VALUES"
+            f" ({_cql(chat_id)}, 0, {_cql(f'window{chr(31)}{seconds}')}, {at}, true) USING TIMESTAMP {at}"
+        )
 
 
 def _cql(value: Any) -> str:

@@ -14,8 +14,8 @@ from parley.bus.kafka.client import options
 from parley.bus.kafka.delivery_topics import DLQ, RETRIES, KafkaDeliveryTopics
 from parley.clock import wall_clock
 from parley.config import KafkaConfig
+from parley.core.deliveries import Lane
 from parley.errors import StoreUnavailable
-from parley.store.delivery.rows import Lane
 from tests.contracts.buses import fresh_topics
 from tests.contracts.test_dead_letters import letter
 from tests.integration.bus.topics import producer_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from parley.store.delivery.rows import DeadLetter, pending_line
+from parley.core.deliveries import DeadLetter, pending_line
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import DEAD_LETTERS, PENDING_LETTERS
@@ -71,6 +71,18 @@ def test_what_cannot_be_done_is_said(data: Path, arguments: tuple[str, ...]) -> 
     assert run.stderr.strip()
 
 
+def test_a_run_without_apply_names_what_the_next_one_does(data: Path) -> None:
+    """Its token stands for these dead letters, and no other option selects others beside it."""
+    put_letters(data, "timeout", "timeout", "refused")
+    dry = succeed("dlq", "replay", "--error", "timeout", "--json", data=data).json
+    done = succeed("dlq", "replay", "--preview", dry["token"], "--apply", "--json", data=data).json
+    assert (done["matched"], one(data, QUEUED)) == (2, 2)
+    given = ("dlq", "discard", "--reason", "x", "--apply")
+    assert parley(*given, "--preview", "nonsense", data=data).status == 1
+    both = parley(*given, "--preview", dry["token"], "--error", "refused", data=data)
+    assert (both.status, "--preview" in both.stderr) == (2, True)
+
+
 def test_dead_letters_are_found_and_replayed_on_demand(data: Path) -> None:
     """Without --apply nothing changes; with it, exactly the selection is queued, once."""
     put_letters(data, "timeout", "timeout", "refused")
@@ -82,7 +94,7 @@ def test_dead_letters_are_found_and_replayed_on_demand(data: Path) -> None:
         == 2
     )
     dry = succeed("dlq", "replay", "--error", "timeout", "--json", data=data).json
-    assert dry == {"matched": 2, "job_id": None}
+    assert (dry["matched"], dry["job_id"]) == (2, None)
     assert one(data, QUEUED) == 0
     job = succeed("dlq", "replay", "--error", "timeout", "--apply", "--json", data=data).json
     assert job["matched"] == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from parley.dynamodb import from_item, to_item
+from parley.store.dynamodb.driver import from_item, to_item
 from tests.contracts.dynamodb_engine import other_program
 from tests.integration.cli.running import Run, parley
 from tests.services import fresh_prefix, service_environment

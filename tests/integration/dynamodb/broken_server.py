@@ -5,7 +5,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from parley.dynamodb import Dynamo, fixed_credentials
+from parley.store.dynamodb.driver import Dynamo, fixed_credentials
 
 ANSWER_SECONDS = 0.2
 BODY = b'{"Item":{"chat_id":{"S":"c"}}}'

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from parley.dynamodb import Dynamo, Faults
+from parley.store.dynamodb.driver import Dynamo, Faults
 from tests.services import dynamodb_endpoint, fresh_prefix
 
 REGION = "us-east-1"

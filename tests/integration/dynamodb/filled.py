@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from parley import ids
 from parley.clock import Clock, from_iso
-from parley.dynamodb import Dynamo, Item, RequestRejected
 from parley.model import Invitation, Relation, Role, Session
 from parley.records.kinds import Kinds
-from parley.sequencing.dynamodb import DynamoAllocator
 from parley.store.check import check as check_store
+from parley.store.dynamodb.allocator import DynamoAllocator
+from parley.store.dynamodb.driver import Dynamo, Item, RequestRejected
 from parley.store.dynamodb.entries import put_void
 from parley.store.dynamodb.schema import TABLES, Table, create_tables
 from parley.store.dynamodb.store import DynamoStore
@@ -62,10 +62,11 @@ async def fill(dynamo: Dynamo, *, two_phase: bool = False) -> None:
     await Kinds(store, lambda: 0).sessions.add(
         Session("ses_ben", "user_ben", "phone", "a phone", 1, 1, 2**52), b"hash of a token"
     )
-    await store.relations.set_relation("user_ann", "user_ben", Relation.BLOCK, BEGINNING)
-    await store.relations.set_relation("user_ann", "user_cas", Relation.CONTACT, BEGINNING)
+    kinds = Kinds(store, Ticking(BEGINNING))
+    await kinds.relations.set_relation("user_ann", "user_ben", Relation.BLOCK, BEGINNING)
+    await kinds.relations.set_relation("user_ann", "user_cas", Relation.CONTACT, BEGINNING)
     invitation = Invitation("user_cas", "chat_direct", "user_ann", Role.MEMBER, BEGINNING)
-    await store.invitations.invite(invitation)
+    await kinds.invitations.invite(invitation)
     await store.cursors.close()
     await store.outbox.close()
     await _make_void(dynamo, VOID_AT)

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from parley.dynamodb import Dynamo, Item, Put, fixed_credentials
 from parley.errors import OutcomeUnknown, StoreUnavailable
+from parley.store.dynamodb.driver import Dynamo, Item, Put, fixed_credentials
 from tests.integration.dynamodb.broken_server import Act, answer, broken, hang_up, say_nothing
 from tests.waiting import eventually
 

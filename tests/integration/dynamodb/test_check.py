@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from parley.clock import from_iso
-from parley.dynamodb import Dynamo, Item
 from parley.store.dynamodb import scans
+from parley.store.dynamodb.driver import Dynamo, Item
 from parley.store.dynamodb.inspection import DynamoInspection
 from parley.store.invariants import INVARIANTS
 from tests.contracts import test_inspection

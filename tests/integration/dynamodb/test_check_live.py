@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from parley.dynamodb import Dynamo
 from parley.model import Action, Change, ChatType, Draft, Kind, Session, StoredChat, User
 from parley.records.kinds import Kinds
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.schema import create_tables
 from parley.store.dynamodb.store import DynamoStore
 from parley.testing.dynamodb_faults import RandomFaults

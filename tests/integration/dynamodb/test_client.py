@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from parley.dynamodb import (
+from parley.errors import OutcomeUnknown, StoreUnavailable
+from parley.store.dynamodb.driver import (
     ConditionCheck,
     ConditionFailed,
     Delete,
@@ -15,7 +16,6 @@ from parley.dynamodb import (
     TransactionCanceled,
     UpdateItem,
 )
-from parley.errors import OutcomeUnknown, StoreUnavailable
 from parley.store.dynamodb.schema import Table
 from parley.testing.dynamodb_faults import (
     RandomFaults,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from parley.clock import from_iso
-from parley.dynamodb import Dynamo, Fault, Faults, Item
 from parley.store.dynamodb import scans
+from parley.store.dynamodb.driver import Dynamo, Fault, Faults, Item
 from parley.store.dynamodb.repairs import PUBLISHED_AGAIN
 from parley.store.recovery import Recovery, recover
 from parley.testing.dynamodb_faults import timeout_done, timeout_not_done

@@ -10,8 +10,8 @@ from parley.app.migration import copy_side
 from parley.clock import wall_clock
 from parley.config import Config, load
 from parley.core.sync import decide_start
-from parley.dynamodb import Dynamo
 from parley.ids import Ids
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import TABLES, create_tables
 from tests.contracts.acting import message

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.dynamodb import Dynamo, Item
 from parley.errors import ConfigError
+from parley.store.dynamodb.driver import Dynamo, Item
 from parley.store.dynamodb.schema import MARK, TABLES, VERSION, check_tables, create_tables
 from tests.integration.cli.running import Run, parley
 from tests.integration.dynamodb.conftest import REGION, OpenDynamo

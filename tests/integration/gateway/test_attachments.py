@@ -411,7 +411,7 @@ async def test_removed_bodies_take_their_files_along(place: Place, settings: dic
         assert_refused(await ben.find(old["attachment_id"]), 404, "not_found")
         assert (await ben.entries())[0]["body_digest"] == body_digest(_entry(before))
         person = sessions[0].user_id
-        assert (await retention.erase_person(person)).bodies == 1
+        assert (await retention.erase(person)).bodies == 1
         assert _ids(place) == [theirs["attachment_id"]]
         eraser = make_entry_writer(app.store, app.config, clock, app.metrics, {})
         assert (await eraser.erase(ann.chat, Choice(), dry=True)).bodies == 1

@@ -109,6 +109,38 @@ async def test_an_integrator_gets_receipts_and_what_happens_to_accounts(place: P
         assert (receipt["chat_id"], receipt["data"]) == (chat, {"user_id": ben.user_id, "up_to_sequence": 1})
 
 
+async def test_a_new_dead_letter_is_not_touched_by_an_older_preview(place: Place) -> None:
+    """Replay and discard by the token of a preview leave what came after it as it is."""
+    async with place.serving(ALLOW) as served, receiving() as receiver:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        group = await served.as_(ann).create_group()
+        await add_hook(served, root, receiver)
+        receiver.status, operator = 400, served.as_(root)
+        await served.said(ann, group, "one", "two")
+        before = await dead(served, root, 2)
+        wanted = {"filter": {"chat_id": group}}
+        seen = (await operator.post("/v1/admin/dlq/preview", wanted)).body
+        assert (seen["matched"], seen["chats"]) == (2, 1)
+        assert seen["oldest"] == min(one["dlq_timestamp"] for one in before["records"])
+        await served.said(ann, group, "three")
+        known = {one["dlq_id"] for one in before["records"]}
+        (late,) = [one for one in (await dead(served, root, 3))["records"] if one["dlq_id"] not in known]
+        given = {"token": seen["token"], "reason": "gone"}
+        for wrong in ({**given, "filter": {}}, {**given, "ids": []}, {**given, "dry_run": True}):
+            assert_refused(await operator.post("/v1/admin/dlq/discard", wrong), 400, "bad_request")
+        assert_refused(await operator.post("/v1/admin/dlq/replay", {"token": "x"}), 400, "bad_request")
+        done = await operator.post("/v1/admin/dlq/discard", given)
+        assert (done.status, done.body["matched"]) == (200, 2)
+        (left,) = (await dead(served, root, 1))["records"]
+        assert (left["dlq_id"], left["queued"], left["job_id"]) == (late["dlq_id"], False, "")
+        receiver.status = 200
+        seen = (await operator.post("/v1/admin/dlq/preview", {"filter": {}})).body
+        done = await operator.post("/v1/admin/dlq/replay", {"token": seen["token"]})
+        assert (done.status, done.body["matched"]) == (202, 1)
+        await dead(served, root, 0)
+        assert contents(receiver)[-1] == "three"
+
+
 async def test_a_dead_letter_comes_back(place: Place) -> None:
     """Refused by the receiver, found by its error, shown with its story, replayed once the cause is fixed."""
     async with place.serving(ALLOW) as served, receiving() as receiver:

@@ -160,7 +160,7 @@ async def test_an_invitation_expires(place: Place) -> None:
 
 async def test_the_oldest_makes_room_and_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """One invitation too many ends the oldest, live as well."""
-    monkeypatch.setattr("parley.store.sqlite.invitations.INVITATIONS_MAX", 1)
+    monkeypatch.setattr("parley.records.invitations.INVITATIONS_MAX", 1)
     async with place.serving(clock=(clock := VirtualClock())) as served:
         (eve,) = await served.people("eve")
         (ann,) = await reserved(served, "ann")

@@ -1,5 +1,6 @@
 """The OpenAPI document is what the server really does: same routes, same bodies, same answers."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -8,15 +9,16 @@ from typing import Any, NamedTuple
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from parley.core.deliveries import DeliveryEvent, Selection, Webhook
 from parley.gateway import web_pages
 from parley.model import Scope
-from parley.store.delivery.rows import DeliveryEvent, Selection, Webhook
 from parley.wire.limits import ATTACHMENT_PART_BYTES
 from tests.contracts.test_dead_letters import letter
-from tests.harness.clients import Answer, HttpClient, Person
+from tests.harness.clients import PASSWORD, Answer, HttpClient, Person
 from tests.integration.gateway.built_pages import PAGES, SCRIPT, build_pages
 from tests.integration.gateway.serving import Place, Served, message
 from tests.integration.gateway.uploading import Sharing
+from tests.security.browsers import Browser
 
 
 class Call(NamedTuple):
@@ -51,8 +53,12 @@ class Document:
             self._validate(call.body, operation["requestBody"]["content"]["application/json"]["schema"])
         schemas = {one["name"]: one["schema"] for one in operation["parameters"] if one["in"] == "query"}
         for name, value in call.query.items():
-            is_list = schemas[name]["type"] == "array"
-            self._validate(str(value).split(",") if is_list else value, schemas[name])
+            read: Any = value
+            if schemas[name]["type"] == "array":
+                read = str(value).split(",")
+            elif schemas[name]["type"] == "boolean":
+                read = json.loads(str(value))
+            self._validate(read, schemas[name])
 
     def check_answer(self, call: Call, answer: Answer) -> None:
         response = self.operation(call)["responses"][str(answer.status)]
@@ -148,7 +154,28 @@ async def test_every_operation_takes_and_answers_what_the_document_says(
         for call, given in people_calls(await with_people(served, ann)):
             await check(call, **given)
         await check_transfers(document, Sharing(served, ann, group))
+        await check_pages(document, served)
         assert document.operations == set(), "not called"
+
+
+async def check_pages(document: Document, served: Served) -> None:
+    """What pages of a browser ask with a cookie, and a sign-out."""
+    await served.people("page")
+    browser = Browser(served)
+    session, out = "/v1/web/session", "/v1/sessions/current"
+    body = {"username": "page", "password": PASSWORD, "device_id": "web"}
+    for call in (
+        Call("POST", session, body, 201),
+        Call("POST", f"{session}/refresh", {"active": True}),
+        Call("DELETE", session, status=204),
+    ):
+        answer = await browser.ask(call.method, call.path, call.body)
+        document.check_request(call)
+        document.check_answer(call, answer)
+        document.operations.discard((call.method, call.path))
+    other = served.as_(await served.http.login("page", "pad"))
+    document.check_answer(Call("DELETE", out, status=204), await other.delete(out))
+    document.operations.discard(("DELETE", out))
 
 
 async def check_transfers(document: Document, ann: Sharing) -> None:
@@ -218,7 +245,8 @@ def people_calls(given: dict[str, str]) -> list[tuple[Call, dict[str, str]]]:
         Call("GET", "/link/{file}"),
     ]
     erasure = Call("GET", "/v1/admin/erasures/{user_id}"), {**given, "user_id": "user_gone"}
-    return [*((call, given) for call in found), erasure]
+    gone = Call("DELETE", "/v1/admin/chats/{chat_id}", {"reason": "a report"}, 404), {"chat_id": "chat_gone"}
+    return [*((call, given) for call in found), erasure, gone]
 
 
 async def with_deliveries(served: Served) -> dict[str, str]:
@@ -265,6 +293,8 @@ def delivery_calls() -> list[Call]:
         Call("GET", dlq, query={"after": "2026-01-01T00:00:00Z", "recipient": "wh_1"}),
         Call("GET", f"{dlq}/{{dlq_id}}"),
         Call("GET", f"{dlq}/jobs/{{job_id}}"),
+        Call("POST", f"{dlq}/preview", {"filter": {"chat_id": "none"}}),
+        Call("POST", "/v1/admin/chats/{chat_id}/recover", {"dry_run": True, "seal_holes": False}),
         Call("POST", f"{dlq}/replay", {"filter": {"chat_id": "none"}, "dry_run": True}),
         Call("POST", f"{dlq}/replay", {"ids": []}, 202),
         Call("POST", f"{dlq}/discard", {"ids": [], "reason": "none"}),
@@ -274,6 +304,7 @@ def delivery_calls() -> list[Call]:
         Call("GET", "/v1/admin/chats", query={"q": "g", "type": "group", "after": "", "limit": 1}),
         Call("GET", "/v1/admin/chats/{chat_id}/members", query={"after": "", "limit": 1}),
         Call("GET", "/v1/admin/chats/{chat_id}/log", query={"around": "1", "limit": 1, "reveal": "a report"}),
+        Call("DELETE", "/v1/admin/chats/{chat_id}/messages/{message_id}", {"reason": "a report"}, 204),
         Call("GET", "/v1/admin/webhooks"),
         Call("POST", "/v1/admin/webhooks", hook, 201),
         Call("DELETE", "/v1/admin/webhooks/{webhook_id}", status=204),
@@ -349,7 +380,9 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         Call("PATCH", "/v1/me", {"display_name": "Ann", "about": None}),
         Call("PATCH", "/v1/me", {"last_seen_privacy": "contacts", "send_read_receipts": False}),
         Call("GET", "/v1/users/{user_id}"),
+        Call("GET", "/v1/server"),
         Call("GET", "/v1/users", query={"username": "ben"}),
+        Call("GET", "/v1/users", query={"ids": f"{cem},user_0"}),
         Call("GET", "/v1/devices"),
         Call("DELETE", "/v1/devices/{device_id}", status=204),
         Call("PUT", "/v1/contacts/{user_id}"),
@@ -377,11 +410,7 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         Call("POST", f"{chat}/members", {"user_id": cem, "role": "admin"}, 201),
         Call("PATCH", member, {"role": "admin"}),
         Call("DELETE", member),
-        Call("GET", f"{chat}/messages", query={"after": 0, "limit": 10, "epoch": 1}),
-        Call("GET", f"{chat}/messages", query={"before": 3}),
-        Call("GET", f"{chat}/search", query={"q": "hi", "before": 9, "limit": 3}),
-        Call("GET", "/v1/search", query={"q": "hi", "limit": 3}),
-        Call("GET", "/v1/sends/{chat_id}/{client_message_id}"),
+        *log_calls(chat),
         Call("POST", "/v1/me/password", {"old_password": "wrong", "new_password": "new"}, 401),
         Call(
             "POST", "/v1/me/password", {"old_password": "correct horse battery", "new_password": "new"}, 204
@@ -409,6 +438,20 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         *(Call("GET", path) for path in ("/sw.js", "/manifest.webmanifest")),
         Call("POST", "/v1/web/reports", status=415),
         Call("GET", "/v1/ws", status=400),
+    ]
+
+
+def log_calls(chat: str) -> list[Call]:
+    """What reads a log, in pages or by its words."""
+    return [
+        Call("GET", f"{chat}/messages", query={"after": 0, "limit": 10, "epoch": 1}),
+        Call("GET", f"{chat}/messages", query={"before": 3}),
+        Call("GET", f"{chat}/messages", query={"around": "2", "shown": "true"}),
+        Call("GET", f"{chat}/messages", query={"at": "2026-01-01T00:00:00Z", "shown": "false"}),
+        Call("POST", f"{chat}/messages/lookup", {"message_ids": ["msg_0"]}),
+        Call("GET", f"{chat}/search", query={"q": "hi", "before": 9, "limit": 3}),
+        Call("GET", "/v1/search", query={"q": "hi", "limit": 3}),
+        Call("GET", "/v1/sends/{chat_id}/{client_message_id}"),
     ]
 
 

@@ -1,16 +1,17 @@
 """What operators see of chats: the list, one chat, its members with their devices, its log without bodies."""
 
-import sqlite3
 from contextlib import closing
 from typing import Any
 
+import apsw
 import pytest
 
 from parley.chats import operated_chats
 from parley.gateway import chat_finder
 from parley.store.folder import DATABASE_NAME
 from tests.harness.clients import Person
-from tests.integration.gateway.serving import Place, Served, assert_refused, new_id
+from tests.integration.gateway.serving import Place, Served, assert_refused, message, new_id
+from tests.waiting import eventually
 
 CHATS = "/v1/admin/chats"
 TWO_PHASE = {"PARLEY_STORE_SEQUENCING": "two_phase"}
@@ -130,8 +131,7 @@ async def test_a_lost_counter_shows(place: Place) -> None:
         root, (ann,) = await served.operator(), await served.people("ann")
         chat = await served.as_(ann).create_group()
         await served.said(ann, chat, "one")
-        with closing(sqlite3.connect(place.folder / DATABASE_NAME)) as other, other:
-            other.execute("DELETE FROM chat_counters WHERE chat_id = ?", (chat,))
+        lose_counter(place, chat)
         assert (await shown(served, root, f"/{chat}"))["counter"] is None
 
 
@@ -211,3 +211,67 @@ async def test_bodies_are_shown_for_a_reason_that_is_recorded(place: Place) -> N
             answer = await served.as_(root).get(f"{CHATS}{path}", reveal=reason)
             assert_refused(answer, 400, "bad_request")
         assert len(await audited(served, root)) == 2
+
+
+async def test_a_lost_counter_is_recovered(place: Place) -> None:
+    """A dry run says what it would write; then it is written beside the server, and the chat goes on."""
+    async with place.serving() as served:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        chat = await served.as_(ann).create_group()
+        await served.said(ann, chat, "one", "two")
+        lose_counter(place, chat)
+        refused = await served.as_(ann).post(f"/v1/chats/{chat}/messages", message("three"))
+        assert_refused(refused, 503, "counter_missing")
+        path = f"{CHATS}/{chat}/recover"
+        looked = await served.as_(root).post(path, {})
+        assert (looked.status, looked.body["status"], looked.body["applied"]) == (200, "missing", False)
+        assert (looked.body["counter"], looked.body["found"]["entries"]) == (2, 2)
+        assert (await shown(served, root, f"/{chat}"))["counter"] is None
+        done = (await served.as_(root).post(path, {"dry_run": False})).body
+        assert (done["status"], done["applied"], done["counter"], done["problems"]) == (
+            "recovered",
+            True,
+            2,
+            [],
+        )
+        await eventually(lambda: goes_on(served, ann, chat))
+        again = (await served.as_(root).post(path, {"dry_run": False})).body
+        assert (again["status"], again["voids"]) == ("fine", [])
+        recorded = [(action, detail, outcome) for action, _, detail, outcome in await audited(served, root)]
+        wrote = "dry_run=False seal_holes=False"
+        assert recorded == [
+            ("chat.recover", wrote, "done"),
+            ("chat.recover", wrote, "done"),
+            ("chat.recover", "dry_run=True seal_holes=False", "done"),
+        ]
+        unknown = await served.as_(root).post(f"{CHATS}/chat_nothing/recover", {})
+        assert_refused(unknown, 404, "not_found")
+
+
+async def test_an_existing_counter_is_never_overwritten(place: Place) -> None:
+    """One that is behind its log is named, with what to do about it; nothing is written."""
+    async with place.serving() as served:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        chat = await served.as_(ann).create_group()
+        await served.said(ann, chat, "one", "two")
+        change(place, "UPDATE chat_counters SET sequence_counter = 1 WHERE chat_id = ?", chat)
+        done = (await served.as_(root).post(f"{CHATS}/{chat}/recover", {"dry_run": False})).body
+        assert (done["status"], done["applied"], done["counter"]) == ("inconsistent", False, None)
+        assert "never overwritten" in done["problems"][1]
+        assert (await shown(served, root, f"/{chat}"))["counter"] == 1
+
+
+def lose_counter(place: Place, chat: str) -> None:
+    change(place, "DELETE FROM chat_counters WHERE chat_id = ?", chat)
+
+
+def change(place: Place, sql: str, *values: str) -> None:
+    """By the library of the server: another one in the same process would end the locks of this one."""
+    with closing(apsw.Connection(str(place.folder / DATABASE_NAME))) as other:
+        other.setbusytimeout(5_000)
+        other.execute(sql, values)
+
+
+async def goes_on(served: Served, person: Person, chat: str) -> bool:
+    answer = await served.as_(person).post(f"/v1/chats/{chat}/messages", message("three"))
+    return bool(answer.status == 201 and answer.body["sequence"] == 3)

@@ -15,13 +15,13 @@ from aiohttp import web
 
 from parley.clock import iso
 from parley.core.client_address import parse_networks
+from parley.core.deliveries import Webhook
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.attempts import event_id_of
 from parley.delivery.guarded_http import resolve_by_system
 from parley.delivery.ports import Delivery, Recipient
 from parley.delivery.webhooks import WebhookChannel
 from parley.model import Persisted
-from parley.store.delivery.rows import Webhook
 from parley.wire.frames import Entry
 from tests.harness.clock import START_MS, VirtualClock
 

@@ -17,8 +17,8 @@ from parley import config
 from parley.app.kafka import TOPICS
 from parley.bus.kafka.admin import ensure_topics
 from parley.clock import Clock, wall_clock
-from parley.dynamodb import Dynamo
 from parley.ephemeral.signals import UserChangedSignal
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.schema import create_tables
 from tests.clusters import shared_environment
 from tests.harness.clients import HttpClient, Person, RawClient

@@ -19,7 +19,6 @@ from parley.bodies.writer import Choice, EntryWriter
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core import log_hash
-from parley.dynamodb import to_item
 from parley.errors import StoreBusy
 from parley.ids import Ids
 from parley.migration import copies
@@ -27,6 +26,7 @@ from parley.migration.copies import CopyDiffers, CopyRefused, CopyReport, StoreC
 from parley.migration.fingerprints import Fingerprint, counts_as_content
 from parley.migration.stores import CopySide, copy_store
 from parley.model import Action, Appended, Kind, ReadReceipts, StoredEntry
+from parley.store.dynamodb.driver import to_item
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.maintenance import Transfer
 from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished
@@ -188,7 +188,7 @@ async def test_sqlite_to_dynamodb_to_cassandra_to_sqlite_is_an_equal_store(tmp_p
     assert {json.loads(entry.content)["action"] for entry in changes} == {action.value for action in Action}
     assert {entry.kind for entry in entries} == {kind.value for kind in Kind}
     assert [entry.content for entry in entries if entry.deleted is True] == ["", ""]
-    assert (reports[0].rules, reports[0].holds, reports[0].records["KeptMark"]) == (1, 1, 4)
+    assert (reports[0].rules, reports[0].holds, reports[0].records["MessageMark"]) == (1, 1, 4)
     assert (reports[0].voids, len(entries)) == (1, reports[0].entries)
     hashes = Fingerprint()
     for _, _, value in logs[0].values():
@@ -338,7 +338,7 @@ async def archived(config: Config, erase: str = "") -> None:
         assert done.failed == {}
         assert done.trimmed > 0
         if erase:
-            report = await make_retention(engine, config, wall_clock, metrics, {}).erase_person(erase)
+            report = await make_retention(engine, config, wall_clock, metrics, {}).erase(erase)
             assert report.cold > 0
     finally:
         await engine.close()

@@ -145,7 +145,7 @@ async def test_what_is_kept_about_a_person(tmp_path: Path) -> None:
         "Entry",
     }
     assert {"PushDevice", "PushOutcome", "Lane", "Invitation"} <= {line["record"] for line in bob}
-    assert {line["name"].split("\x1f")[-1] for line in cat if line["record"] == "KeptMark"} == {"👍", "👎"}
+    assert {line["name"].split("\x1f")[-1] for line in cat if line["record"] == "MessageMark"} == {"👍", "👎"}
     assert "so?" not in json.dumps(ann + cat), "it was deleted"
     texts = json.dumps(ann + bob)
     for secret in ("hash of ann", "another hash", "token_hash", '"auth"'):

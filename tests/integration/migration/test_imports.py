@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from parley.clock import wall_clock
+from parley.core.shown_text import shown_text
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.migration.imports import ImportReport
@@ -227,6 +228,23 @@ async def test_names_that_are_taken_are_not_taken_over(tmp_path: Path) -> None:
         await bring(engine, MattermostExport(tmp_path / "m.jsonl", "first"))
         matched = await bring(engine, SlackExport(slack_zip(tmp_path / "s.zip"), "slack"), matches_names=True)
         assert (matched.people_there, matched.people_made) == (2, 2)
+
+
+async def test_names_hide_nothing(tmp_path: Path) -> None:
+    """Also where an archive has no name that shows, and another one stands in for it."""
+    path = tmp_path / "slack.zip"
+    hidden, overridden = "\u200b", "eve\u202e\x1b"
+    with ZipFile(path, "w") as archive:
+        person = {"id": "U1", "name": overridden, "profile": {"real_name": hidden}}
+        channel = {"id": f"C1{overridden}", "name": hidden, "members": ["U1"]}
+        archive.writestr("users.json", msgspec.json.encode([person]))
+        archive.writestr("channels.json", msgspec.json.encode([channel]))
+    async with opened(tmp_path / "data") as engine:
+        await bring(engine, SlackExport(path, "slack"))
+        (user,) = [one for one in await Kinds(engine, wall_clock).listing.users() if one.display_name]
+        (chat,) = await engine.listing.chats()
+        names = (user.username, user.display_name, str(chat.title))
+        assert all(name and name == shown_text(name) for name in names), names
 
 
 async def test_nobody_can_log_in_as_them_yet(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
+from parley.core.push_devices import Provider, PushDevice
 from parley.push.ports import Notification
-from parley.store.push.rows import Provider, PushDevice
 
 NOTIFICATION = Notification(
     event_id="evt_01JHV3Z8M4QK7N5X2R9T6WBCDG",

@@ -12,11 +12,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from parley.clock import wall_clock
+from parley.core.push_devices import Provider
 from parley.core.retry import Fault
 from parley.errors import ConfigError
 from parley.push.apns import TOKEN_SECONDS_MAX, ApnsKey, ApnsPush
 from parley.push.ports import PushVerdict
-from parley.store.push.rows import Provider
 from tests.integration.push.http2 import Http2Answer, Http2Server, http2_server, pem_of
 from tests.integration.push.sample import NOTIFICATION, REPEATED, WITHOUT_PREVIEW, device
 from tests.waiting import eventually

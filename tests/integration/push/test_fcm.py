@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from parley.clock import wall_clock
+from parley.core.push_devices import Provider
 from parley.core.retry import Fault
 from parley.errors import ConfigError
 from parley.push.fcm import SCOPE, FcmPush, ServiceAccount, read_account
 from parley.push.ports import PushVerdict
-from parley.store.push.rows import Provider
 from tests.integration.push.sample import NOTIFICATION, REPEATED, WITHOUT_PREVIEW, device
 
 PHONE = device(Provider.FCM, "a-token:of-a-phone")

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from parley.clock import wall_clock
 from parley.core.client_address import parse_networks
+from parley.core.push_devices import Provider, PushDevice
 from parley.core.retry import Fault
 from parley.delivery.guarded_http import GuardedHttp
 from parley.errors import ConfigError
@@ -28,7 +29,6 @@ from parley.push.webpush_crypto import (
     encrypt,
     point_of,
 )
-from parley.store.push.rows import Provider, PushDevice
 from tests.integration.push.sample import NOTIFICATION, REPEATED, WITHOUT_PREVIEW, device
 
 LOOPBACK = parse_networks(("127.0.0.0/8",))

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from parley.dynamodb import Dynamo, Fault, Faults
 from parley.errors import StoreUnavailable
-from parley.sequencing.dynamodb import DynamoAllocator
+from parley.store.dynamodb.allocator import DynamoAllocator
+from parley.store.dynamodb.driver import Dynamo, Fault, Faults
 from parley.store.dynamodb.schema import COUNTERS
 from parley.testing.dynamodb_faults import (
     RandomFaults,

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
+from parley.core.deliveries import DeliveryEvent, Lane, LaneClaim, LetterStatus, Selection
 from parley.core.retry import DeliveryFailure
 from parley.delivery.ports import Delivery
 from parley.delivery.worker import CLAIM_MS, DELIVERIES_PER_COMMIT
 from parley.errors import StoreUnavailable
-from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, LetterStatus, Selection
 from tests.harness.clock import START_MS
 from tests.unit.delivery.world import ALL, HOOK, DeliveryWorld, away, play
 

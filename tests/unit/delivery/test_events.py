@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from parley.clock import iso
+from parley.core.deliveries import Webhook
 from parley.delivery.events import HOLD_MS, EventOutbox
 from parley.ephemeral.signals import ReceiptSignal
 from parley.errors import Refused, StoreUnavailable
 from parley.model import AccountState, ReceiptKind, User
-from parley.store.delivery.rows import Webhook
 from parley.wire.frames import Entry
 from tests.unit.delivery.world import HOOK, DeliveryWorld, away, play
 

@@ -3,10 +3,10 @@
 import asyncio
 
 from parley.clock import MS_PER_DAY
+from parley.core.deliveries import DeliveryEvent, LetterStatus, Selection
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.ports import Delivery
 from parley.delivery.replays import REPLAYS_PER_SECOND_MAX
-from parley.store.delivery.rows import DeliveryEvent, LetterStatus, Selection
 from tests.unit.delivery.world import ALL, DeliveryWorld, away, play
 
 ASKED = DeliveryEvent(0, "replay", actor="user_1")

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from parley.config import KafkaConfig
-from parley.store.delivery.rows import Lane
+from parley.core.deliveries import Lane
 from tests.contracts.test_dead_letters import letter
 from tests.harness.clock import START_MS, VirtualClock, run_virtual
 from tests.unit.delivery.retry_topics import MemoryTopics

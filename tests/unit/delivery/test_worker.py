@@ -3,10 +3,10 @@
 import asyncio
 
 from parley.clock import MS_PER_DAY
+from parley.core.deliveries import LetterStatus
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.ports import Delivery
 from parley.delivery.worker import LANES_PER_RECIPIENT_MAX
-from parley.store.delivery.rows import LetterStatus
 from tests.harness.clock import START_MS
 from tests.unit.delivery.world import HOOK, DeliveryWorld, away, play
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from parley.clock import MS_PER_HOUR
+from parley.core.deliveries import DeadLetter, Selection
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.attempts import LogSource
 from parley.delivery.events import EventSource
@@ -21,7 +22,6 @@ from parley.delivery.worker import DeliveryWorker
 from parley.ids import Ids
 from parley.model import Persisted, StoredEntry
 from parley.records.kinds import Kinds
-from parley.store.delivery.rows import DeadLetter, Selection
 from parley.store.ports import Handle
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from parley.dynamodb import Dynamo, Fault, Request, Response, Send, fixed_credentials
+from parley.store.dynamodb.driver import Dynamo, Fault, Request, Response, Send, fixed_credentials
 from parley.telemetry import Metrics
 
 Step = Response | Fault

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from parley.dynamodb import is_valid_key, map_concurrently, retry_unknown
-from parley.dynamodb.client import UNKNOWN_ATTEMPTS_MAX
-from parley.dynamodb.items import KEY_BYTES_MAX
 from parley.errors import OutcomeUnknown, StoreUnavailable
+from parley.store.dynamodb.driver import is_valid_key, map_concurrently, retry_unknown
+from parley.store.dynamodb.driver.client import UNKNOWN_ATTEMPTS_MAX
+from parley.store.dynamodb.driver.items import KEY_BYTES_MAX
 
 
 async def test_results_come_in_the_order_of_the_things() -> None:

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from parley.dynamodb import (
+from parley.errors import ConfigError, OutcomeUnknown, StoreError, StoreUnavailable
+from parley.store.dynamodb.driver import (
     DEADLINE_SECONDS,
     Action,
     ConditionCheck,
@@ -17,8 +18,7 @@ from parley.dynamodb import (
     TransactionCanceled,
     UpdateItem,
 )
-from parley.dynamodb.client import ACTIONS_MAX, ATTEMPTS_MAX, endpoint_of
-from parley.errors import ConfigError, OutcomeUnknown, StoreError, StoreUnavailable
+from parley.store.dynamodb.driver.client import ACTIONS_MAX, ATTEMPTS_MAX, endpoint_of
 from parley.telemetry import Metrics
 from parley.testing.dynamodb_faults import (
     conflict,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from parley.dynamodb import Credentials, Dynamo, credentials_from
-from parley.dynamodb.auth import RENEW_SECONDS, ProviderChain, find_region
 from parley.errors import ConfigError
+from parley.store.dynamodb.driver import Credentials, Dynamo, credentials_from
+from parley.store.dynamodb.driver.auth import RENEW_SECONDS, ProviderChain, find_region
 from tests.harness.clock import VirtualClock, run_virtual
 
 PROFILE = "[profile other]\nregion = eu-north-1\naws_access_key_id = A\naws_secret_access_key = S\n"
@@ -89,5 +89,5 @@ def test_credentials_are_renewed_in_the_background() -> None:
 
 def test_botocore_is_loaded_only_for_its_chain() -> None:
     """Whoever names keys in the environment never pays for loading botocore."""
-    lines = "import sys, parley.dynamodb.client; sys.exit('botocore' in sys.modules)"
+    lines = "import sys, parley.store.dynamodb.driver.client; sys.exit('botocore' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", lines], check=False, timeout=30).returncode == 0

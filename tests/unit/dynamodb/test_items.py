@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.dynamodb import Item, Value, from_item, to_item
+from parley.store.dynamodb.driver import Item, Value, from_item, to_item
 
 VALUES = st.one_of(st.text(), st.integers(-(10**37), 10**37), st.binary(), st.booleans(), st.none())
 

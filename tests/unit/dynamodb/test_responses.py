@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from parley.dynamodb import (
+from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from parley.store.dynamodb.driver import (
     Capacity,
     ConditionFailed,
     RequestRejected,
@@ -12,8 +13,7 @@ from parley.dynamodb import (
     TransactionCanceled,
     backoff_seconds,
 )
-from parley.dynamodb.responses import BACKOFF_SECONDS_MAX, Failure, failure_in
-from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from parley.store.dynamodb.driver.responses import BACKOFF_SECONDS_MAX, Failure, failure_in
 
 REQUEST = {"TableName": "parley_chats"}
 

@@ -10,8 +10,8 @@ from botocore.credentials import Credentials as BotoCredentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.dynamodb import Credentials
-from parley.dynamodb.auth import CONTENT_TYPE, TARGET_PREFIX, Signer
+from parley.store.dynamodb.driver import Credentials
+from parley.store.dynamodb.driver.auth import CONTENT_TYPE, TARGET_PREFIX, Signer
 
 NOON_MS = 1_795_003_200_000
 PLAIN = Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")

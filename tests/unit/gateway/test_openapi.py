@@ -115,14 +115,14 @@ def test_every_field_is_described_and_no_description_is_left_over() -> None:
             {"type": "array", "items": {"type": "string"}, "maxItems": limits.PRESENCE_BATCH_MAX},
         ),
         ("get /v1/me", "X-Request-Id", {"type": "string", "maxLength": 64}),
-        ("get /v1/users", "username", {"type": "string"}),
+        ("get /v1/search", "q", {"type": "string", "minLength": 1, "maxLength": limits.SEARCH_CHARS_MAX}),
     ],
 )
 def test_parameters_have_types_and_limits(operation: str, name: str, expected: dict[str, Any]) -> None:
     """A generated client knows what a parameter may be."""
     found = next(one for one in dict(operations())[operation]["parameters"] if one["name"] == name)
     assert found["schema"] == expected
-    assert found["required"] == (name == "username")
+    assert found["required"] == (name == "q")
 
 
 def test_refusals_are_told_by_status_and_code() -> None:

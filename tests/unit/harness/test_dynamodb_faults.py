@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.dynamodb import Request, Response
+from parley.store.dynamodb.driver import Request, Response
 from parley.testing.dynamodb_faults import (
     REACH,
     VARIABLE,

@@ -66,7 +66,7 @@ class Audience:
 class World:
     def __init__(self, clock: VirtualClock) -> None:
         tables = Tables()
-        self.relations, self.directory = CountingRelations(tables), CountingDirectory(tables)
+        self.relations, self.directory = CountingRelations(tables, clock), CountingDirectory(tables)
         self.audience = Audience(self.directory)
         self.visibility = ReadCache[Visibility](self.relations.visibility, clock)
         self.signals = LocalSignals()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from msgspec import structs
 
@@ -15,6 +16,8 @@ from parley.errors import StoreUnavailable
 from parley.model import (
     ChatMember,
     ChatType,
+    Contact,
+    PersonConsent,
     Privacy,
     Relation,
     Relationship,
@@ -26,10 +29,15 @@ from parley.model import (
 from parley.people.presence import PresenceService
 from parley.people.presence_publisher import FLAP_SECONDS
 from parley.people.presence_watches import PresenceWatcher
+from parley.records.accounts import Accounts
+from parley.records.raised import RaisedLater
+from parley.records.relations import Relations
+from parley.store.tables import CONSENTS, CONTACTS
 from parley.telemetry import Metrics
 from parley.wire.frames import PresenceChanged, ServerFrame
 from tests.harness.clock import START_MS, VirtualClock, run_virtual
-from tests.memory.people import MemoryRelations
+from tests.memory.people import MemoryDirectory
+from tests.memory.records import MemoryRecords
 from tests.memory.tables import Tables
 
 CREATED_AT = iso(START_MS)
@@ -38,59 +46,72 @@ SOON_SECONDS = 0.5
 assert SOON_SECONDS < FLAP_SECONDS / 2
 
 
-class CountingRelations(MemoryRelations):
+class CountingRelations(Relations):
     """The relations of everybody whose id starts with "usr_": they share a chat, until they are strangers.
 
     Counts what it is asked, takes its time, and may be away.
     """
 
-    def __init__(self, tables: Tables) -> None:
-        super().__init__(tables)
+    def __init__(self, tables: Tables, clock: VirtualClock) -> None:
+        records: Any = MemoryRecords(tables)
+        accounts = Accounts(records, MemoryDirectory(tables), RaisedLater(records, SOON_SECONDS))
+        super().__init__(records, MemoryDirectory(tables), accounts, clock)
         self.reads: list[tuple[str, int]] = []
         self.is_away = False
+        self._tables = tables
         self._everybody = tables.add_chat(
             StoredChat("chat_everybody", ChatType.GROUP, None, "", CREATED_AT, CREATED_AT, 1), []
         )
 
     def set(self, user_id: str, privacy: Privacy = Privacy.EVERYONE, last_seen: str | None = None) -> None:
-        user = self._users([user_id])[user_id]
+        self._meet(user_id)
+        user = self._tables.user(user_id)
         self._tables.put_user(structs.replace(user, last_seen_privacy=privacy, last_seen=last_seen))
 
     def hold(self, relation: Relation, *pairs: tuple[str, str]) -> None:
         """From now on the first of each pair holds the second so, and nobody else does."""
-        self._tables.relations.clear()
+        said = {user_id: PersonConsent(user_id=user_id) for user_id, _ in pairs}
+        contacts = list[Contact]()
         for user_id, other_id in pairs:
-            self._tables.relations.setdefault((user_id, relation), {})[other_id] = CREATED_AT
+            one = said[user_id]
+            if relation is Relation.BLOCK:
+                said[user_id] = structs.replace(one, blocks=one.blocks | {other_id: CREATED_AT})
+            else:
+                contacts.append(Contact(user_id=user_id, other_id=other_id, since=CREATED_AT))
+                said[user_id] = structs.replace(one, contacts=one.contacts + 1)
+        self._tables.records[CONSENTS.name] = {
+            CONSENTS.key(one): (CONSENTS.encode(one), 0) for one in said.values()
+        }
+        self._tables.records[CONTACTS.name] = {
+            CONTACTS.key(one): (CONTACTS.encode(one), 0) for one in contacts
+        }
 
     def estrange(self, user_id: str) -> None:
         self._meet(user_id)
         del self._everybody.members[user_id]
 
-    def _users(self, user_ids: Sequence[str]) -> dict[str, User]:
+    def _meet(self, *user_ids: str) -> None:
         for user_id in user_ids:
-            if not self._tables.has_account(user_id):
-                self._meet(user_id)
-        return super()._users(user_ids)
-
-    def _meet(self, user_id: str) -> None:
-        if user_id.startswith("usr_") and not self._tables.has_account(user_id):
-            name = user_id[4:]
-            self._tables.put_user(User(user_id, name, name, "", False, CREATED_AT))
-            self._everybody.members[user_id] = ChatMember(user_id, Role.MEMBER, CREATED_AT, 0)
+            if user_id.startswith("usr_") and not self._tables.has_account(user_id):
+                name = user_id[4:]
+                self._tables.put_user(User(user_id, name, name, "", False, CREATED_AT))
+                self._everybody.members[user_id] = ChatMember(user_id, Role.MEMBER, CREATED_AT, 0)
 
     async def relationships(
         self, viewer_id: str, user_ids: Sequence[str], acquainted: bool = False
     ) -> dict[str, Relationship]:
         await self._read("relationships", user_ids)
-        self._meet(viewer_id)
+        self._meet(viewer_id, *user_ids)
         return await super().relationships(viewer_id, user_ids, acquainted)
 
     async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
         await self._read("profiles", user_ids)
+        self._meet(*user_ids)
         return await super().profiles(user_ids)
 
     async def visibility(self, user_ids: Sequence[str]) -> dict[str, Visibility]:
         await self._read("visibility", user_ids)
+        self._meet(*user_ids)
         return await super().visibility(user_ids)
 
     async def _read(self, kind: str, user_ids: Sequence[str]) -> None:
@@ -149,7 +170,7 @@ class PresenceWorld:
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.registry = CountingRegistry(clock)
-        self.relations = CountingRelations(Tables())
+        self.relations = CountingRelations(Tables(), clock)
         self.metrics = Metrics(clock)
         self.frames = 0
         self.encodings = 0

@@ -11,6 +11,7 @@ from typing import Any
 
 from parley.clock import MS_PER_DAY
 from parley.core.fanout import FanoutSizes
+from parley.core.push_devices import Provider, PushDevice
 from parley.core.retry import RetryPolicy
 from parley.delivery.attempts import LogSource
 from parley.delivery.ports import PUSH_DELIVERIES
@@ -21,7 +22,6 @@ from parley.model import Persisted, Session
 from parley.push.channel import PushChannel
 from parley.push.ports import Notification, PushAnswer, taken
 from parley.records.kinds import Kinds
-from parley.store.push.rows import Provider, PushDevice
 from parley.telemetry import Metrics
 from tests.contracts.acting import add_group, add_person, message
 from tests.harness.clock import VirtualClock, run_virtual

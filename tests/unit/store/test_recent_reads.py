@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from parley.dynamodb import Item
 from parley.errors import StoreUnavailable
 from parley.ids import Ids
 from parley.model import Session
+from parley.store.dynamodb.driver import Item
 from parley.store.dynamodb.recent_reads import ITEMS_PER_READ_MAX, RecentReads
 from parley.store.dynamodb.records import DynamoRecords
 from parley.store.tables import ALONE, SESSIONS, KeptSession, alone

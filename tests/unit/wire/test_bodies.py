@@ -38,7 +38,7 @@ IN_OTHERS = {
         "WebhookInfo",
     ),
     *("PushKeys", "PushSubscription", "QuietHoursChange", "Reaction"),
-    *("PersonOfChat", "ListedChatInfo", "DevicePosition", "MemberPosition", "LogLine"),
+    *("PersonOfChat", "ListedChatInfo", "DevicePosition", "MemberPosition", "LogLine", "VoidRange"),
     *("ApiTokenInfo", "LinkInfo", "ReportInfo", "SearchHit"),
 }
 

@@ -23,7 +23,7 @@ import {
 } from "./timing.js";
 
 export const OUTBOX_MESSAGES_MAX = 10_000;
-const OUTBOX_BYTES_MAX = 64 * 1024 * 1024;
+export const OUTBOX_BYTES_MAX = 64 * 1024 * 1024;
 /** Messages in flight: halved by every temporary refusal, increased by one with every ack. */
 const WINDOW_START = 64;
 const WINDOW_MAX = 256;
@@ -32,7 +32,7 @@ const IN_FLIGHT_BYTES_MAX = 1024 * 1024;
 const FRAME_OVERHEAD_BYTES = 2_048;
 
 const utf8 = new TextEncoder();
-const bytesIn = (text: string): number => utf8.encode(text).length;
+export const bytesIn = (text: string): number => utf8.encode(text).length;
 
 export type OutgoingFrame = SendMessage | EditMessage | DeleteMessage | React;
 

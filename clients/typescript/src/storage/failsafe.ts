@@ -19,10 +19,11 @@ export class FailsafeStore implements Store {
   onTaken: Store["onTaken"] = null;
   /** Called once, when the store is left for memory. What it held is not copied: the caller has what it needs. */
   onTrouble: ((error: unknown) => void) | null = null;
+  readonly #first: Store;
   #store: Store;
 
   constructor(store: Store) {
-    this.#store = store;
+    this.#first = this.#store = store;
     store.onTaken = (why) => {
       this.#goOnInMemory(new StoreUnusable(`another page of this site has ${why} the store`));
       this.onTaken?.(why);
@@ -74,8 +75,10 @@ export class FailsafeStore implements Store {
     this.#store.close();
   }
 
-  wipe(): Promise<void> {
-    return this.#store.wipe();
+  /** What was kept before the store was left for memory is still there. */
+  async wipe(): Promise<void> {
+    await this.#store.wipe();
+    if (this.#store !== this.#first) await this.#first.wipe();
   }
 
   #goOnInMemory(error: unknown): void {

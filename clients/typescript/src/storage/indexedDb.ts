@@ -89,12 +89,25 @@ export class IndexedDbStore implements Store {
   }
 
   async wipe(): Promise<void> {
+    // A tab that is frozen keeps the database from being deleted, but not from being emptied.
+    await this.#empty().catch(() => {});
     this.close();
     await new Promise<void>((resolve, reject) => {
       const request = this.#factory.deleteDatabase(this.#name);
-      request.onsuccess = () => resolve();
+      request.onsuccess = request.onblocked = () => resolve();
       request.onerror = () => reject(request.error);
     });
+  }
+
+  async #empty(): Promise<void> {
+    const database = await this.#open();
+    const tx = database.transaction(TABLES, "readwrite", { durability: "strict" });
+    for (const table of TABLES) tx.objectStore(table).clear();
+    await new Promise<void>((resolve, reject) => {
+      tx.oncomplete = () => resolve();
+      tx.onabort = () => reject(tx.error);
+    });
+    database.close();
   }
 
   #open(): Promise<IDBDatabase> {

@@ -97,9 +97,10 @@ export class SharedOutbox {
     await this.#store.run(["outbox"], "strict", (tx) => tx.delete("outbox", row.number));
   }
 
-  /** The person wants a refused message sent once more, behind those that wait. */
-  async retry(row: OutboxRow): Promise<OutboxRow> {
+  /** The person wants a refused message sent once more, behind those that wait. Nothing if another tab was faster. */
+  async retry(row: OutboxRow): Promise<OutboxRow | undefined> {
     return this.#store.run(["meta", "outbox"], "strict", async (tx) => {
+      if (!(await tx.get("outbox", row.number))) return undefined;
       const number = ((await tx.get<number>("meta", NUMBER)) ?? 0) + 1;
       const again: OutboxRow = { number, message: row.message };
       await Promise.all([

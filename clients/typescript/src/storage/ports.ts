@@ -19,8 +19,7 @@ export type Table =
   | "logs"
   | "chats"
   | "people"
-  | "drafts"
-  | "files";
+  | "drafts";
 
 export const TABLES: readonly Table[] = [
   "meta",
@@ -33,7 +32,6 @@ export const TABLES: readonly Table[] = [
   "chats",
   "people",
   "drafts",
-  "files",
 ];
 
 /** `read` changes nothing; `relaxed` survives the browser's end, `strict` also the power's. */
@@ -59,7 +57,7 @@ export interface Store {
   /** Drop the connection, which may be dead; the next call makes another one. */
   reopen(): void;
   close(): void;
-  /** Delete everything, for all tabs. Those that have it open are told. */
+  /** Delete everything, for all tabs. Those that have it open are told; one that is frozen, when it thaws. */
   wipe(): Promise<void>;
   /** Called when another tab wiped the store, or a newer version of the page changes it. */
   onTaken: ((why: "wiped" | "outdated") => void) | null;

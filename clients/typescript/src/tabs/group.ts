@@ -8,6 +8,7 @@
 
 import { Connection, type ConnectionEvents, type ConnectionOptions } from "../connection.js";
 import type { ClientFrame, ServerFrame, Welcome } from "../contract.js";
+import type { MessageKey } from "../core/storage.js";
 import type { Channel, Platform } from "../platform.js";
 import type { Outcome } from "../storage/outbox.js";
 import type { Leadership, LeadershipEvents } from "./leadership.js";
@@ -25,6 +26,8 @@ export type News =
   | { readonly type: "look" }
   /** What became of messages. */
   | { readonly type: "settled"; readonly outcomes: readonly Outcome[] }
+  /** The person gave a refused message up. */
+  | { readonly type: "discarded"; readonly key: MessageKey }
   /** The draft of a chat is another one. */
   | { readonly type: "drafts"; readonly chatId: string };
 
@@ -121,10 +124,12 @@ export class TabGroup {
     this.#alive();
   }
 
-  /** Another tab leads since: give up, and want to lead again. */
-  superseded(): void {
+  /** Another tab leads since: give up, and want to lead again. False for a tab by itself, which leads whatever others do. */
+  superseded(): boolean {
+    if (!this.#channel) return false;
     this.#leadership.release();
     this.#leadership.compete();
+    return true;
   }
 
   send(frames: readonly ClientFrame[]): void {

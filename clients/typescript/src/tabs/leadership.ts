@@ -89,6 +89,8 @@ interface Lease {
 
 const LEASE = "lease";
 const LEASE_MS = 5_000;
+/** Of a tab that nobody looks at: its timers come once a minute. */
+const LEASE_MS_HIDDEN = 130_000;
 const RENEW_MS = 1_000;
 
 /** A row that says who leads, and until when. All tabs have the machine's clock; one that jumps ends the lease. */
@@ -148,9 +150,10 @@ export class LeaseLeadership implements Leadership {
       const now = this.#platform.wall();
       const lease = await tx.get<Lease>("meta", LEASE);
       // One that ends later than a new one would was written before the clock was set back.
-      const isFree = !lease || lease.untilMs <= now || lease.untilMs > now + LEASE_MS;
+      const isFree = !lease || lease.untilMs <= now || lease.untilMs > now + LEASE_MS_HIDDEN;
       if (!isTheft && !isFree && lease.tab !== this.#tab) return false;
-      await tx.put("meta", LEASE, { tab: this.#tab, untilMs: now + LEASE_MS } satisfies Lease);
+      const untilMs = now + (this.#platform.isVisible() ? LEASE_MS : LEASE_MS_HIDDEN);
+      await tx.put("meta", LEASE, { tab: this.#tab, untilMs } satisfies Lease);
       return true;
     });
   }

@@ -62,7 +62,7 @@ async function newAda(): Promise<Ada> {
   const userId = await register(server.url, name, "a long password");
   const token = await login(server.url, name, "a long password", { deviceId: "laptop" });
   const platform = thisPlatform();
-  const http = new Http(server.url, platform, new Tokens(token, platform));
+  const http = new Http(server.url, platform, new Tokens(token, platform, "ada"));
   const body = { type: "group", member_ids: [], title: "notes" } as const;
   const { chat_id: chatId } = await http.call("POST /v1/chats", { body });
   return { token, userId, chatId };
@@ -182,6 +182,36 @@ describe("what was written offline", () => {
     expect(await stored(ada)).toEqual(written);
   });
 });
+
+test("signing out leaves nothing on the device though a frozen tab holds the database", async () => {
+  const ada = await newAda();
+  const tab = await tabOf(ada);
+  await server.kill();
+  await write(tab, ada.chatId, FIVE);
+  // What does not close its handle when it is asked to is as good as frozen.
+  const frozen = await browser.page(server.url);
+  const rows = () => frozen.evaluate(rowsHeldOpen);
+  expect(await rows()).toBe(5);
+  await tab.evaluate("me.wipe()");
+  expect(await rows()).toBe(0);
+  await frozen.close();
+  await server.start();
+  const next = await tabOf(ada);
+  expect(await unsentIn(next)).toBe(0);
+  expect(await stored(ada)).toEqual([]);
+});
+
+/** How many rows the outbox has, by a handle that is opened once and kept. */
+async function rowsHeldOpen(): Promise<number> {
+  const global = globalThis as { held?: IDBDatabase };
+  const done = <Result>(request: IDBRequest<Result>): Promise<Result> =>
+    new Promise((resolve) => request.addEventListener("success", () => resolve(request.result)));
+  if (!global.held) {
+    const [known] = await indexedDB.databases();
+    global.held = await done(indexedDB.open(known?.name ?? ""));
+  }
+  return done(global.held.transaction("outbox").objectStore("outbox").count());
+}
 
 describe.each(["127.0.0.1", PLAIN_HOST])("five tabs at %s", (host) => {
   const here = () => server.url.replace("127.0.0.1", host);

@@ -128,6 +128,27 @@ test("signing out in one tab ends the others, and leaves nothing on the device",
   expect(next.client.unsent).toEqual([]);
 });
 
+test("signing out leaves nothing on the device though its store was left for memory", async () => {
+  const { world, token, history } = adasWorld();
+  let isDead = false;
+  const trouble = () => {
+    if (isDead) throw new DOMException("gone", "UnknownError");
+  };
+  const tab = await world.open({ token, trouble });
+  world.server.cut({ isDown: true });
+  history.write(tab, "secret");
+  await world.until(() => history.kept === 1);
+  isDead = true;
+  history.write(tab, "more");
+  await world.until(() => tab.client.storage === "memory");
+  await world.result(tab.client.wipe());
+  world.server.up();
+  const next = await world.open({ token });
+  await world.run(10_000);
+  expect(next.client.unsent).toEqual([]);
+  expect(world.server.received.filter((frame) => frame.type === "send_message")).toEqual([]);
+});
+
 test("what one person has queued is not sent with the token of another", async () => {
   const { world, token, chatId, history } = adasWorld();
   const other = world.server.addPerson("eve");

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { World } from "./world.js";
 
 /** Ada's chat with Ben, and tabs of hers. */
@@ -51,6 +51,81 @@ describe.each([true, false])("tabs that share a connection, with Web Locks: %s",
     expect(contents(world, chatId)).toEqual(texts);
     expect(other.client.isLeader).toBe(true);
   });
+});
+
+test.each([true, false])(
+  "tabs that nobody looks at keep their connection and their leader, with Web Locks: %s",
+  async (hasLocks) => {
+    const { world, token } = adasWorld({ hasLocks, isThrottled: true });
+    for (let tab = 0; tab < 3; tab++) await world.open({ token });
+    await world.until(() => world.tabs.every((tab) => tab.client.isOnline));
+    for (const tab of world.tabs) tab.isVisible = false;
+    let changes = 0;
+    for (const tab of world.tabs) {
+      tab.client.on("connection", () => {
+        changes += 1;
+      });
+    }
+    await world.run(3_600_000);
+    expect(changes).toBe(0);
+    expect(world.server.welcomed).toBe(1);
+    expect(world.tabs.map((tab) => tab.client.isLeader)).toEqual([true, false, false]);
+  },
+);
+
+test("tabs that do not share a connection leave each other alone", async () => {
+  const { world, token, chatId } = adasWorld();
+  const alone = { token, connect: { tabs: false } };
+  const [one, other] = [await world.open(alone), await world.open(alone)];
+  await world.until(() => one.client.isOnline && other.client.isOnline);
+  const sendings = [one, other, one, other].map((tab, at) => tab.client.chat(chatId).send(`${at}`).stored);
+  await world.result(Promise.all(sendings));
+  await world.run(600_000);
+  expect(world.server.welcomed).toBe(2);
+  expect(contents(world, chatId).sort()).toEqual(["0", "1", "2", "3"]);
+  expect([one.client.unsent, other.client.unsent]).toEqual([[], []]);
+});
+
+test("a refused message that is given up in one tab is gone from all, and no other sends it again", async () => {
+  const { world, token, chatId } = adasWorld();
+  const [one, other] = [await world.open({ token }), await world.open({ token })];
+  await world.until(() => other.client.isOnline);
+  const edit = one.client.chat(chatId).edit("msg_of_nobody", "hi");
+  await world.result(edit.stored.catch(() => {}));
+  await world.until(() => other.client.unsent[0]?.status === "failed");
+  const [shown] = other.client.unsent;
+  await world.result(edit.discard());
+  await world.run(10);
+  expect([one.client.unsent, other.client.unsent]).toEqual([[], []]);
+  await world.result(shown?.retry() ?? Promise.resolve());
+  await world.run(60_000);
+  expect(other.client.unsent).toEqual([]);
+  expect(world.server.received.filter((frame) => frame.type === "edit_message")).toHaveLength(1);
+});
+
+test("what a listener of the application throws stops nothing", async () => {
+  const { world, token, chatId } = adasWorld();
+  const thrown: unknown[] = [];
+  const queue = globalThis.queueMicrotask;
+  vi.spyOn(globalThis, "queueMicrotask").mockImplementation((task) =>
+    queue(() => {
+      try {
+        task();
+      } catch (error) {
+        thrown.push(error);
+      }
+    }),
+  );
+  const tab = await world.open({ token });
+  tab.client.on("any", () => {
+    throw new Error("of the application");
+  });
+  await world.until(() => tab.client.isOnline);
+  await world.result(tab.client.chat(chatId).send("hi").stored, 10_000);
+  await world.run(600_000);
+  expect(tab.client.isOnline).toBe(true);
+  expect(thrown).toContainEqual(new Error("of the application"));
+  vi.restoreAllMocks();
 });
 
 test("a tab that is looked at takes the lead from one that is frozen", async () => {

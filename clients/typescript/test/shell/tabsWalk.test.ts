@@ -7,8 +7,8 @@ import { describe, expect, test } from "vitest";
 import { History } from "./history.js";
 import { dice, type Tab, World } from "./world.js";
 
-const ROUNDS = Number(process.env.PARLEY_SIMULATE_ROUNDS ?? 10) * 4;
-const FIRST = Number(process.env.PARLEY_SIMULATE_SEED ?? 1);
+const WALKS = Number(process.env.PARLEY_WALKS ?? 40);
+const FIRST = Number(process.env.PARLEY_WALKS_FIRST ?? 1);
 const STEPS = 40;
 
 async function walk(seed: number): Promise<void> {
@@ -81,5 +81,5 @@ async function walk(seed: number): Promise<void> {
 }
 
 describe("whatever happens to tabs, what was kept is stored once, in order", () => {
-  test.each(Array.from({ length: ROUNDS }, (_, round) => FIRST + round))("seed %i", walk, 60_000);
+  test.each(Array.from({ length: WALKS }, (_, walk) => FIRST + walk))("seed %i", walk, 60_000);
 });

@@ -1,8 +1,10 @@
 /** Tokens that run out, and machines that sleep. */
 
 import { expect, test } from "vitest";
+import { thisPlatform } from "../../src/platform.js";
+import { Tokens } from "../../src/tokens.js";
 import { History } from "./history.js";
-import { World } from "./world.js";
+import { type Tab, World } from "./world.js";
 
 /** A token that says itself when it ends, as JSON Web Tokens do. */
 function endingToken(world: World, seconds: number): string {
@@ -115,4 +117,47 @@ test("a clock that jumps by a year in any direction loses and doubles nothing", 
     await world.run(70_000);
     history.check(`a jump of ${jump}`);
   }
+});
+
+test("a token function that never answers is asked again", async () => {
+  const { world, token } = adasWorld();
+  let asked = 0;
+  const stuck = () => {
+    asked += 1;
+    return asked === 1 ? new Promise<string>(() => {}) : Promise.resolve(token);
+  };
+  const tab = await world.open({ token: stuck });
+  await world.until(() => tab.client.isOnline, 60_000);
+  expect(asked).toBe(2);
+});
+
+test("tabs ask for a token one after the other, and a frozen one holds up none for long", async () => {
+  const { world, token } = adasWorld();
+  let [underWay, most] = [0, 0];
+  const slow = async () => {
+    underWay += 1;
+    most = Math.max(most, underWay);
+    await new Promise<void>((resolve) => void world.after(2_000, resolve));
+    underWay -= 1;
+    return token;
+  };
+  const tabs: Tab[] = [];
+  for (let count = 0; count < 3; count++) {
+    tabs.push(await world.open({ token: slow, connect: { tabs: false } }));
+  }
+  await world.until(() => tabs.every((tab) => tab.client.isOnline), 30_000);
+  expect(most).toBe(1);
+  world.server.cut();
+  await world.run(2_000);
+  tabs[0]?.freeze({ isTold: false });
+  await world.until(() => tabs.slice(1).every((tab) => tab.client.isOnline), 60_000);
+});
+
+test("a request that is refused late takes the token that another has asked for since", async () => {
+  const given = ["second", "third"];
+  const tokens = new Tokens(async () => given.shift() ?? "none", { ...thisPlatform(), locks: null }, "ada");
+  const [one, other] = [tokens.another(""), tokens.another("")];
+  expect(await Promise.all([one, other])).toEqual(["second", "second"]);
+  expect(await tokens.another("first")).toBe("second");
+  expect(await tokens.another("second")).toBe("third");
 });

@@ -118,3 +118,17 @@ test("a closed window hears of nothing", async () => {
   await world.run(5_000);
   expect(changes).toBe(0);
 });
+
+test("a window holds four megabytes at most, and what was let go can be read again", async () => {
+  const long = "x".repeat(60_000);
+  say(...numbered(100).map((number) => `${number} ${long}`));
+  const tab = await online(await world.open({ token }));
+  const window = await shown(tab, { size: 20 });
+  const held = () => window.entries.reduce((bytes, entry) => bytes + 2 * (entry.content?.length ?? 0), 0);
+  while (!window.isAtStart) await world.result(window.older(20));
+  expect([window.from, window.isAtEnd]).toEqual([1, false]);
+  expect(held()).toBeLessThan(4 * 1024 * 1024);
+  while (!window.isAtEnd) await world.result(window.newer(20));
+  expect(window.to).toBe(100);
+  expect(held()).toBeLessThan(4 * 1024 * 1024);
+});

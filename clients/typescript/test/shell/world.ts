@@ -42,6 +42,8 @@ export function dice(seed: number): () => number {
   };
 }
 
+const MINUTE_MS = 60_000;
+
 interface Timer {
   readonly at: number;
   readonly number: number;
@@ -52,6 +54,8 @@ export interface WorldOptions {
   readonly seed?: number;
   /** False: a page on plain http, which has no Web Locks. */
   readonly hasLocks?: boolean;
+  /** The timers of a tab that nobody looks at come once a minute, as browsers have it after a while. */
+  readonly isThrottled?: boolean;
 }
 
 export class World {
@@ -65,12 +69,14 @@ export class World {
   readonly channels = new Set<VirtualChannel>();
   readonly tabs: Tab[] = [];
   readonly hasLocks: boolean;
+  readonly isThrottled: boolean;
   readonly #timers = new Map<number, Timer>();
   #timerNumbers = 0;
 
-  constructor({ seed = 1, hasLocks = true }: WorldOptions = {}) {
+  constructor({ seed = 1, hasLocks = true, isThrottled = false }: WorldOptions = {}) {
     this.chance = dice(seed);
     this.hasLocks = hasLocks;
+    this.isThrottled = isThrottled;
     this.server = new VirtualServer({
       wall: () => this.wall(),
       after: (ms, callback) => this.after(ms, callback),
@@ -239,6 +245,13 @@ export class Tab {
     for (const listener of [...this.#pageListeners]) listener(event);
   }
 
+  /** How long a timer takes that comes once a minute; each tab has another second for it. */
+  untilMinute(ms: number): number {
+    const second = this.world.tabs.indexOf(this) * 20_000;
+    const late = (this.world.now + ms - second) % MINUTE_MS;
+    return ms + (late === 0 ? 0 : MINUTE_MS - late);
+  }
+
   get trouble(): Trouble | undefined {
     return this.#options.trouble;
   }
@@ -254,8 +267,11 @@ export class Tab {
       bytes: (count) => Uint8Array.from({ length: count }, () => Math.floor(world.chance() * 256)),
       after: (ms, callback) => {
         let isOff = false;
+        const isSlow = world.isThrottled && !tab.isVisible;
         // A timer that came due in a frozen tab can still be called off.
-        const callOff = world.after(ms, () => tab.reach(() => isOff || callback()));
+        const callOff = world.after(isSlow ? tab.untilMinute(ms) : ms, () =>
+          tab.reach(() => isOff || callback()),
+        );
         return () => {
           isOff = true;
           callOff();
@@ -448,13 +464,12 @@ class VirtualLocks {
       this.#waiting.splice(at, 1);
       this.#held.set(name, request);
       request.tab.reach(() => {
-        void request.callback().then((value) => {
-          if (this.#held.get(name) === request) {
-            this.#held.delete(name);
-            this.#grant(name, 0);
-          }
-          request.resolve(value);
+        const ended = request.callback().finally(() => {
+          if (this.#held.get(name) !== request) return;
+          this.#held.delete(name);
+          this.#grant(name, 0);
         });
+        ended.then(request.resolve, request.reject);
       });
     });
   }
@@ -463,7 +478,7 @@ class VirtualLocks {
 interface Request {
   readonly tab: Tab;
   readonly name: string;
-  readonly callback: () => Promise<void>;
+  readonly callback: () => Promise<unknown>;
   resolve(value: unknown): void;
   reject(error: unknown): void;
 }

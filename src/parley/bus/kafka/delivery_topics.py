@@ -30,9 +30,9 @@ from parley.bus.topics import Topic
 from parley.clock import Clock, iso
 from parley.config import KafkaConfig
 from parley.core.backoff import backoff
+from parley.core.deliveries import LETTER_DAYS, DeadLetter, Lane
 from parley.core.retry import BUCKETS_MS, RETRY_AFTER_MS_MAX, bucket_of
 from parley.errors import StoreError
-from parley.store.delivery.rows import LETTER_DAYS, DeadLetter, Lane
 
 RETRY_PARTITIONS_MAX = 12
 RETRY_DAYS = 1

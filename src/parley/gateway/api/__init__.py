@@ -12,17 +12,21 @@ from parley.gateway.api import (
     links,
     messages,
     operated_chats,
+    page_sessions,
     people,
     push,
     reports,
     search,
+    server_info,
     servers,
     timeline,
     tokens,
 )
 
 ROUTES = [
+    *server_info.routes.declared,
     *accounts.routes.declared,
+    *page_sessions.routes.declared,
     *people.routes.declared,
     *chats.routes.declared,
     *invitations.routes.declared,

@@ -134,6 +134,15 @@ async def list_sessions(call: Call) -> Answer:
     return 200, bodies.SessionList(found)
 
 
+@routes.route("DELETE", "/v1/sessions/current", "Sign out", {204: None}, scope=Scope.ADMIN)
+async def end_own_session(call: Call) -> Answer:
+    """The session of this token is over: its sockets close, and a device without another session is
+    forgotten. The token of a program or of another login is not ended by this.
+    """
+    await call.services.accounts.sign_out(call.user_id, call.me.session_id)
+    return 204, None
+
+
 @routes.route(
     "DELETE",
     "/v1/sessions/{session_id}",

@@ -114,6 +114,7 @@ async def reset_password(call: Call) -> Answer:
     query=(ERASE,),
     refusals=(FORBIDDEN, NO_SUCH_USER, LAST_OPERATOR),
     needs="operator",
+    needs_password=True,
 )
 async def delete_user(call: Call) -> Answer:
     """From the answer on the account cannot be used, and its username is free. The person leaves their groups

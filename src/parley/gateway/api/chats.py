@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 from uuid import UUID
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, Meta, structs
 
 from parley import ids
 from parley.errors import (
@@ -23,11 +23,11 @@ from parley.errors import (
     SLOW_MODE,
     Refused,
 )
-from parley.gateway.calls import Call, check_rate
+from parley.gateway.calls import ROWS_PER_COST, Call, check_rate
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter, page_parameters
 from parley.model import Appended, ChatMember, Role, Scope, StoredChat
 from parley.people.chat_list import UserView, is_muted, muted_time
-from parley.store.rules import NEWEST
+from parley.store.rules import NEWEST, begins_with, folded
 from parley.wire import bodies, limits
 
 NO_MEMBER_NAMED = BAD_REQUEST.because("name the new member in user_id")
@@ -35,6 +35,8 @@ NO_ORDER = BAD_REQUEST.because("order is newest, or left out")
 Order = Literal["newest"]
 CHAT = "/v1/chats/{chat_id}"
 UUID_BYTES = 16
+MEMBERS_LOOKED_AT_MAX = 2_000
+"""In one search for names."""
 MEMBERS, MEMBER = f"{CHAT}/members", f"{CHAT}/members/{{user_id}}"
 APPENDS = (NOT_A_MEMBER, BUSY, COUNTER_MISSING, COUNTER_INCONSISTENT, SERVICE_UNAVAILABLE)
 """What a request that appends an entry to a log can be refused with."""
@@ -182,19 +184,55 @@ async def _chat_info(call: Call, chat: StoredChat, role: Role) -> bodies.ChatInf
     MEMBERS,
     "Its members",
     {200: bodies.MemberList},
-    query=page_parameters("members"),
+    query=(
+        *page_parameters("members"),
+        Parameter(
+            "q",
+            Annotated[str, Meta(max_length=limits.DISPLAY_NAME_CHARS_MAX)],
+            "Only people whose username, or a word of whose name, begins like this; pages may be short.",
+        ),
+    ),
     refusals=(NOT_A_MEMBER,),
     scope=Scope.READ,
 )
 async def list_members(call: Call) -> Answer:
-    """In pages, ordered by `user_id`. Presence and `last_seen` are there as far as you may see them."""
+    """In pages, ordered by `user_id`. Presence and `last_seen` are there as far as you may see them. With `q`
+    a page looks at up to 2,000 members; go on while there is a `next_after`.
+    """
     limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
-    found = await call.services.membership.members(
-        call.path("chat_id"), call.user_id, call.text("after"), limit
-    )
+    if begin := call.text("q"):
+        found, next_after = await _members_called(call, folded(begin[: limits.DISPLAY_NAME_CHARS_MAX]), limit)
+    else:
+        found = await call.services.membership.members(
+            call.path("chat_id"), call.user_id, call.text("after"), limit
+        )
+        next_after = found[-1].user_id if len(found) == limit else None
     known = await call.services.chat_list.members(call.user_id, found)
     members = [_member_info(member, person) for member, person in known if person is not None]
-    return 200, bodies.MemberList(members, found[-1].user_id if len(found) == limit else None)
+    return 200, bodies.MemberList(members, next_after)
+
+
+async def _members_called(call: Call, begin: str, limit: int) -> tuple[list[ChatMember], str | None]:
+    """Members whose names begin like this, and where the next page goes on."""
+    found: list[ChatMember] = []
+    after = call.text("after")
+    for _ in range(MEMBERS_LOOKED_AT_MAX // limits.PAGE_ENTRIES_MAX):
+        members = await call.services.membership.members(
+            call.path("chat_id"), call.user_id, after, limits.PAGE_ENTRIES_MAX
+        )
+        call.charge(len(members) // ROWS_PER_COST)
+        users = await call.services.contacts.profiles([member.user_id for member in members])
+        known = {user.user_id: user for user in users}
+        for member in members:
+            after = member.user_id
+            user = known.get(member.user_id)
+            if user is not None and begins_with(begin, user.username, user.display_name):
+                found.append(member)
+                if len(found) == limit:
+                    return found, after
+        if len(members) < limits.PAGE_ENTRIES_MAX:
+            return found, None
+    return found, after
 
 
 def _member_info(member: ChatMember, person: UserView) -> bodies.MemberInfo:

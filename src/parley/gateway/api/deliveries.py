@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from parley.clock import from_iso, iso
-from parley.delivery.admin import DISCARD, READ, REPLAY, told, webhook_info
-from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Refused
+from parley.core.deliveries import DeadLetter, LetterStatus, Selection
+from parley.delivery.admin import DISCARD, READ, REPLAY, Chosen, told, webhook_info
+from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, PASSWORD_NEEDED, PREVIEW_OUTDATED, Refused
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
-from parley.store.delivery.rows import DeadLetter, LetterStatus, Selection
-from parley.wire import bodies, limits
+from parley.wire import bodies, limits, operator_bodies
 
 DLQ, WEBHOOKS = "/v1/admin/dlq", "/v1/admin/webhooks"
 LETTERS_PER_PAGE_MAX = 200
 """Each one's content is read from the log."""
 UNCLEAR = BAD_REQUEST.because("name either ids or a filter, which may be empty")
+TOKEN_ALONE = BAD_REQUEST.because("a token stands alone: it names what its preview showed")
 
 routes = Routes("Operators")
 
@@ -78,20 +79,48 @@ async def show_dead_letter(call: Call) -> Answer:
 
 @routes.route(
     "POST",
+    f"{DLQ}/preview",
+    "What a replay or a discard would concern",
+    {200: operator_bodies.DeadLetterPreview},
+    body=operator_bodies.PreviewOrder,
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def preview_dead_letters(call: Call) -> Answer:
+    """It changes nothing. `replay` and `discard` with its `token` concern what matched here, and no dead
+    letter that came later; if one that is older turned up meanwhile, they refuse as `preview_outdated`.
+    """
+    order = await call.body(operator_bodies.PreviewOrder)
+    seen = await call.services.deliveries.preview(_chosen(order.ids, order.filter))
+    return 200, operator_bodies.DeadLetterPreview(
+        seen.matched,
+        seen.token,
+        iso(seen.at_ms),
+        seen.chats,
+        None if seen.oldest_ms is None else iso(seen.oldest_ms),
+    )
+
+
+@routes.route(
+    "POST",
     f"{DLQ}/replay",
     "Replay dead letters",
     {200: bodies.DeadLetterJob, 202: bodies.DeadLetterJob},
     body=bodies.ReplayOrder,
-    refusals=(FORBIDDEN,),
+    refusals=(FORBIDDEN, PREVIEW_OUTDATED),
     needs="operator",
 )
 async def replay_dead_letters(call: Call) -> Answer:
     """They are delivered again with the same event id, in the order of each chat, with new retries, at most
-    200 in a second. One that waits or was replayed is not queued again, so this may be repeated.
+    200 in a second. One that waits or was replayed is not queued again, so this may be repeated. With the
+    `token` of a preview exactly what it showed, and nothing newer.
     """
     order = await call.body(bodies.ReplayOrder)
-    selection = _chosen(order.ids, order.filter)
     admin = call.services.deliveries
+    if order.token is not None:
+        chosen = await _previewed(call, order)
+        return 202, bodies.DeadLetterJob(*await admin.replay(call.acting, chosen))
+    selection = _chosen(order.ids, order.filter)
     if order.dry_run:
         return 200, bodies.DeadLetterJob(await admin.matching(selection, REPLAY), None)
     return 202, bodies.DeadLetterJob(*await admin.replay(call.acting, selection))
@@ -103,14 +132,21 @@ async def replay_dead_letters(call: Call) -> Answer:
     "Give dead letters up",
     {200: bodies.DeadLetterJob},
     body=bodies.DiscardOrder,
-    refusals=(FORBIDDEN,),
+    refusals=(FORBIDDEN, PREVIEW_OUTDATED, PASSWORD_NEEDED),
     needs="operator",
 )
 async def discard_dead_letters(call: Call) -> Answer:
-    """Those that are pending are `permanently_failed` from now on, and are kept for 30 days."""
+    """Those that are pending are `permanently_failed` from now on, and are kept for 30 days. With the `token`
+    of a preview exactly what it showed, and nothing newer.
+    """
     order = await call.body(bodies.DiscardOrder)
-    selection = _chosen(order.ids, order.filter)
     admin = call.services.deliveries
+    if order.ids is None and not order.dry_run:
+        call.check_recent_password()
+    if order.token is not None:
+        chosen = await _previewed(call, order)
+        return 200, bodies.DeadLetterJob(*await admin.discard(call.acting, chosen, order.reason))
+    selection = _chosen(order.ids, order.filter)
     if order.dry_run:
         return 200, bodies.DeadLetterJob(await admin.matching(selection, DISCARD), None)
     return 200, bodies.DeadLetterJob(*await admin.discard(call.acting, selection, order.reason))
@@ -172,6 +208,12 @@ async def remove_webhook(call: Call) -> Answer:
     """What was not delivered to it yet is forgotten; its dead letters stay until they expire."""
     await call.services.deliveries.remove_webhook(call.acting, call.path("webhook_id"))
     return 204, None
+
+
+async def _previewed(call: Call, order: bodies.ReplayOrder | bodies.DiscardOrder) -> Chosen:
+    if order.ids is not None or order.filter is not None or order.dry_run or order.token is None:
+        raise Refused(TOKEN_ALONE)
+    return await call.services.deliveries.previewed(order.token)
 
 
 def _chosen(ids: list[str] | None, conditions: bodies.DeadLetterFilter | None) -> Selection:

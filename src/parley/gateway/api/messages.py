@@ -5,14 +5,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from msgspec import Raw
+from msgspec import structs
 
 from parley import ids
 from parley.chats.reader import check_sequence
+from parley.clock import from_iso
 from parley.core.idempotency import TWO_IDS
 from parley.core.session import NO_CLIENT_ID, check_send
 from parley.errors import (
     AHEAD_OF_LOG,
+    BAD_REQUEST,
     BLOCKED,
     DUPLICATE_ID,
     NOT_A_MEMBER,
@@ -24,15 +26,22 @@ from parley.errors import (
 from parley.gateway.answers import batch_fields
 from parley.gateway.api.chats import APPENDS, CHAT, POSTS
 from parley.gateway.calls import REQUEST_ID, Call, check_rate
+from parley.gateway.fields import TIME
 from parley.gateway.routes import MESSAGE_KEY, Answer, Parameter, Routes, limit_parameter
-from parley.model import Appended, Draft, Page, Scope
+from parley.model import Appended, Draft, Kind, Page, Scope
+from parley.sending.message_actions import MessageNow
 from parley.wire import bodies, limits
-from parley.wire.codec import JSON
-from parley.wire.frames import Batch, Entry, Receipt, SendMessage, SyncRequest
+from parley.wire.codec import JSON, decode_entry
+from parley.wire.frames import Batch, Receipt, SendMessage, SyncRequest
 from parley.wire.frames import Sequence as SequenceNumber
+from parley.wire.page_bodies import MessageLookup, MessagesFound, RepliedMessage, ShownEntry
 
 MESSAGES = f"{CHAT}/messages"
 UUID_BYTES = 16
+SHOWN_PER_COST = 10
+"""So many messages with what stands beside them cost as much as an ordinary request."""
+EXCERPT_CHARS_MAX = 200
+NO_TIME = BAD_REQUEST.because("at must be a time like 2026-01-01T12:00:00Z")
 
 routes = Routes("Messages")
 
@@ -128,7 +137,7 @@ def _receipt(draft: Draft, appended: Appended) -> Receipt:
     "GET",
     MESSAGES,
     "A page of the log: ?after= catches up, ?before= goes back",
-    {200: Batch[Entry]},
+    {200: Batch[ShownEntry]},
     query=(
         Parameter("after", SequenceNumber, "Entries above this position, ascending.", default=0),
         Parameter("before", SequenceNumber, "The last entries below this position; wins over `after`."),
@@ -141,19 +150,51 @@ def _receipt(draft: Draft, appended: Appended) -> Receipt:
             str,
             "With `after`: the id of the entry at that position, as a check that the log is the same.",
         ),
+        Parameter(
+            "around", str, "A page with both sides of this position, or of the message with this id.", "47"
+        ),
+        Parameter("at", str, "The same around the first entry that was stored at this time, or later.", TIME),
+        Parameter(
+            "shown",
+            bool,
+            "Whether each message has its `reactions`, its `reply_count`, and in `replied` what it answers."
+            f" Such a page has at most {limits.SHOWN_ENTRIES_MAX} entries, and costs more.",
+            default=False,
+        ),
     ),
-    refusals=(NOT_A_MEMBER,),
+    refusals=(NOT_A_MEMBER, NOT_FOUND),
     scope=Scope.READ,
 )
 async def list_messages(call: Call) -> Answer:
     """Every number from `from_sequence` to `to_sequence` is an entry or in `voids`. `after` catches up like
     the frame `sync_request`; `reset` says that the log is another one than before.
+
+    `around` and `at` open a chat somewhere else than at its end: at what a search, a link or an answer leads
+    to, or at a date.
     """
-    reading, chat_id = call.services.reader, call.path("chat_id")
-    limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
-    if "before" in call.request.query:
-        page = await reading.history(call.user_id, chat_id, call.number("before", limits.SEQUENCE_MAX), limit)
-        return 200, _batch(page)
+    is_shown = call.flag("shown")
+    most = limits.SHOWN_ENTRIES_MAX if is_shown else limits.PAGE_ENTRIES_MAX
+    page = await _page(call, call.limit(limits.PAGE_ENTRIES_DEFAULT, most))
+    if not is_shown:
+        return 200, Batch(**batch_fields(page, JSON))
+    call.charge(len(page.entries) // SHOWN_PER_COST)
+    found = await call.services.message_actions.shown([decode_entry(wire) for wire in page.entries])
+    return 200, Batch(**batch_fields(page, JSON) | {"entries": [_shown(one) for one in found]})
+
+
+async def _page(call: Call, limit: int) -> Page:
+    """The page that the query asks for."""
+    reading, chat_id, query = call.services.reader, call.path("chat_id"), call.request.query
+    if "around" in query:
+        place = call.text("around")
+        is_number = place.isascii() and place.isdigit()
+        wanted = check_sequence(place, "around", 0) if is_number else place
+        return await reading.around(call.user_id, chat_id, wanted, limit)
+    if "at" in query:
+        return await reading.at(call.user_id, chat_id, _time(call.text("at")), limit)
+    if "before" in query:
+        before = call.number("before", limits.SEQUENCE_MAX)
+        return await reading.history(call.user_id, chat_id, before, limit)
     request = SyncRequest(
         chat_id=chat_id,
         last_acked_sequence=call.number("after", 0),
@@ -161,11 +202,58 @@ async def list_messages(call: Call) -> Answer:
         last_message_id=call.text("last_message_id") or None,
         limit=limit,
     )
-    return 200, _batch(await reading.sync(call.user_id, request))
+    return await reading.sync(call.user_id, request)
 
 
-def _batch(page: Page) -> Batch[Raw]:
-    return Batch(**batch_fields(page, JSON))
+def _time(text: str) -> int:
+    try:
+        return from_iso(text)
+    except (ValueError, OverflowError, OSError) as error:
+        raise Refused(NO_TIME) from error
+
+
+def _shown(now: MessageNow) -> ShownEntry:
+    """An entry, and beside a message what a reader sees."""
+    shown = ShownEntry(**structs.asdict(now.entry))
+    if now.entry.kind != Kind.MESSAGE.value:
+        return shown
+    shown.reactions, shown.reply_count = _reactions(now), now.reply_count
+    if now.replied is not None:
+        replied, is_text = now.replied, now.replied.content_type.startswith("text/")
+        shown.replied = RepliedMessage(
+            message_id=replied.message_id,
+            sequence=replied.sequence,
+            sender_id=replied.sender_id,
+            excerpt=" ".join(replied.content.split())[:EXCERPT_CHARS_MAX] if is_text else "",
+            deleted=replied.deleted is True,
+        )
+    return shown
+
+
+def _reactions(now: MessageNow) -> list[bodies.Reaction]:
+    return [
+        bodies.Reaction(reaction=one.reaction, count=one.count, user_ids=one.user_ids)
+        for one in now.reactions
+    ]
+
+
+@routes.route(
+    "POST",
+    f"{MESSAGES}/lookup",
+    "Messages by their ids, as a reader sees them",
+    {200: MessagesFound},
+    body=MessageLookup,
+    refusals=(NOT_A_MEMBER,),
+    scope=Scope.READ,
+)
+async def look_up_messages(call: Call) -> Answer:
+    """What was replied to, pinned or linked, without its page of the log. An id that is no message of this
+    chat is left out.
+    """
+    wanted = await call.body(MessageLookup)
+    call.charge(len(wanted.message_ids) // SHOWN_PER_COST)
+    found = await call.services.message_actions.lookup(call.user_id, call.path("chat_id"), wanted.message_ids)
+    return 200, MessagesFound([_shown(one) for one in found])
 
 
 @routes.route(
@@ -186,10 +274,7 @@ async def get_message(call: Call) -> Answer:
         entry=now.entry,
         edited_at=now.entry.edited_at or None,
         deleted=now.entry.deleted is True,
-        reactions=[
-            bodies.Reaction(reaction=one.reaction, count=one.count, user_ids=one.user_ids)
-            for one in now.reactions
-        ],
+        reactions=_reactions(now),
         reply_count=now.reply_count,
     )
     return 200, message

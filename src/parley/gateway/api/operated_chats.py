@@ -8,12 +8,24 @@ from msgspec import UNSET
 
 from parley.chats.operated_chats import ChatState, MemberProgress
 from parley.clock import iso
-from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, TOO_LARGE, Refused
+from parley.errors import (
+    BAD_REQUEST,
+    FORBIDDEN,
+    NO_SUCH_MESSAGE,
+    NOT_FOUND,
+    TOO_LARGE,
+    UNDER_HOLD,
+    InconsistentCounterError,
+    Refused,
+)
+from parley.gateway.api.chats import APPENDS
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.ids import MESSAGE
 from parley.model import AccountState, ChatType, Page, User
 from parley.push.fanout_admin import FanoutView
+from parley.store.ports import Engine
+from parley.store.recovery import ImplausibleNumber, Recovery, how_to_go_on, recover
 from parley.wire import bodies, limits
 from parley.wire import operator_bodies as operator
 from parley.wire.codec import decode_entry
@@ -28,6 +40,7 @@ REASON_CHARS_MAX = limits.REPORT_REASON_CHARS_MAX
 READ = "chat.read"
 """In the audit log: an operator saw what a log says."""
 WRONG_TYPE = BAD_REQUEST.because("type is direct or group, or left out: both")
+NO_CHANGE = BAD_REQUEST.because("name a title or a fanout")
 WRONG_REASON = BAD_REQUEST.because(f"reveal has a reason of 1 to {REASON_CHARS_MAX:,} characters")
 
 routes = Routes("Operators")
@@ -96,16 +109,27 @@ async def show_chat_state(call: Call) -> Answer:
 @routes.route(
     "PATCH",
     CHAT,
-    "Choose how rings of a chat are fanned out",
+    "Rename a chat, or choose how its rings are fanned out",
     {200: bodies.FanoutInfo},
     body=bodies.FanoutChange,
-    refusals=(FORBIDDEN, NOT_FOUND),
+    refusals=(FORBIDDEN, NOT_FOUND, *APPENDS),
     needs="operator",
 )
 async def choose_fanout(call: Call) -> Answer:
-    """For messages from now on, on every node within half a minute. Rings that are owed stay owed."""
-    wanted = await call.body(bodies.FanoutChange)
-    view = await call.services.fanouts.choose(call.acting, call.path("chat_id"), wanted.fanout)
+    """A new title is an entry like every other, in the name of an owner, with `"by": "operator"`; a direct
+    chat has none. The fan-out holds for messages from now on, on every node within half a minute: rings that
+    are owed stay owed.
+    """
+    wanted, services, chat_id = await call.body(bodies.FanoutChange), call.services, call.path("chat_id")
+    if wanted.fanout is UNSET and wanted.title is UNSET:
+        raise Refused(NO_CHANGE)
+    if wanted.title is not UNSET:
+        async with services.user_admin.audited(call.acting, "chat.rename", chat_id, wanted.title):
+            await services.chat_admin.rename(chat_id, wanted.title)
+    if wanted.fanout is UNSET:
+        view = await services.fanouts.show(chat_id)
+    else:
+        view = await services.fanouts.choose(call.acting, chat_id, wanted.fanout)
     chat = view.chat
     return 200, bodies.FanoutInfo(
         chat.chat_id, chat.chat_type, chat.title, view.member_count, view.strategy, view.chosen
@@ -165,6 +189,97 @@ async def show_log(call: Call) -> Answer:
     async with services.user_admin.audited(call.acting, READ, chat_id, detail):
         page = await services.operated_chats.log(chat_id, None if around == -1 else around, limit)
     return 200, _lines(page, is_revealed=True)
+
+
+@routes.route(
+    "DELETE",
+    f"{CHAT}/messages/{{message_id}}",
+    "Delete a message of a chat",
+    {204: None},
+    body=operator.DeletionReason,
+    refusals=(FORBIDDEN, NO_SUCH_MESSAGE, UNDER_HOLD, *APPENDS),
+    needs="operator",
+)
+async def delete_message_of_others(call: Call) -> Answer:
+    """Also in a direct chat, and whoever wrote it. From the answer on nobody reads its body again. It is an
+    entry of kind `delete`, in the name of its sender, or of an owner if they left, with `"by": "operator"`.
+    The reason is in the audit log. May be repeated.
+    """
+    reason = (await call.body(operator.DeletionReason)).reason
+    services, chat_id, message_id = call.services, call.path("chat_id"), call.path("message_id")
+    detail = f"chat={chat_id} reason={reason}"
+    async with services.user_admin.audited(call.acting, "message.delete", message_id, detail):
+        await services.chat_admin.delete_message(chat_id, message_id)
+    return 204, None
+
+
+@routes.route(
+    "DELETE",
+    CHAT,
+    "Delete a chat",
+    {202: operator.ChatDeletion},
+    body=operator.DeletionReason,
+    refusals=(FORBIDDEN, NOT_FOUND, UNDER_HOLD),
+    needs="operator",
+)
+async def delete_chat_of_others(call: Call) -> Answer:
+    """A job takes everybody out of a group, which they see as entries, and then removes every body. A direct
+    chat keeps its two people, and loses every body. What is left is for operators: numbers, kinds, times.
+    `GET /v1/admin/erasures/{chat_id}` says how far it is. This cannot be undone. May be repeated.
+    """
+    reason = (await call.body(operator.DeletionReason)).reason
+    services, chat_id = call.services, call.path("chat_id")
+    async with services.user_admin.audited(call.acting, "chat.delete", chat_id, f"reason={reason}"):
+        return 202, operator.ChatDeletion(chat_id, await services.body_admin.begin_chat(chat_id))
+
+
+@routes.route(
+    "POST",
+    f"{CHAT}/recover",
+    "Restore the lost counter of a chat",
+    {200: operator.RecoveryReport},
+    body=operator.RecoveryOrder,
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+    cost=LIST_COST,
+)
+async def recover_chat(call: Call) -> Answer:
+    """As `parley recover CHAT` does it, beside the server that runs: the chat continues after the highest
+    number in any table. Without `dry_run: false` it only says what it would write. An existing counter is
+    never overwritten: one that is behind its log is `inconsistent`, and `problems` says what to do.
+    """
+    order, chat_id, services = await call.body(operator.RecoveryOrder), call.path("chat_id"), call.services
+    await services.operated_chats.chat(chat_id)
+    detail = f"dry_run={order.dry_run} seal_holes={order.seal_holes}"
+
+    async def restore(engine: Engine) -> operator.RecoveryReport:
+        try:
+            return _recovered(
+                await recover(engine, chat_id, apply=not order.dry_run, seal_holes=order.seal_holes)
+            )
+        except InconsistentCounterError as error:
+            return _not_recovered(chat_id, "inconsistent", [str(error), how_to_go_on(engine, chat_id)])
+        except ImplausibleNumber as error:
+            return _not_recovered(chat_id, "failed", [str(error)])
+
+    async with services.user_admin.audited(call.acting, "chat.recover", chat_id, detail):
+        return 200, await services.beside.ask(restore)
+
+
+def _recovered(done: Recovery) -> operator.RecoveryReport:
+    return operator.RecoveryReport(
+        chat_id=done.traces.chat_id,
+        status=done.status,
+        applied=done.applied,
+        found=done.found,
+        counter=done.counter,
+        voids=[operator.VoidRange(first, last) for first, last in done.voids],
+        problems=[breach.says for breach in done.breaches],
+    )
+
+
+def _not_recovered(chat_id: str, status: str, problems: list[str]) -> operator.RecoveryReport:
+    return operator.RecoveryReport(chat_id, status, False, {}, None, [], problems)
 
 
 async def _overview(call: Call, state: ChatState, fanout: FanoutView) -> operator.ChatOverview:

@@ -15,10 +15,13 @@ from parley.gateway.routes import Answer, Parameter, Routes, page_parameters
 from parley.model import QuietHours, Relation, Scope, User
 from parley.people.contacts import RelatedProfile
 from parley.wire import bodies, limits
+from parley.wire.frames import PresenceView
+from parley.wire.page_bodies import ProfileList
 
 PEOPLE_PER_COST = 10
 """The presence of so many people costs as much as an ordinary request."""
-NO_USERNAME = BAD_REQUEST.because("say whom you look for: ?username=")
+NO_USERNAME = BAD_REQUEST.because("say whom you look for: ?username= or ?ids=")
+TOO_MANY = BAD_REQUEST.because(f"a request can name at most {limits.PROFILES_MAX} people")
 NO_QUIET_HOURS = BAD_REQUEST.because(
     "do_not_disturb has from and to, times of day like 22:30, and timezone, a name like Europe/Berlin"
 )
@@ -83,20 +86,30 @@ def _me(user: User) -> bodies.Me:
         who_may_add=user.who_may_add,
         do_not_disturb=user.do_not_disturb,
         is_bot=user.is_bot,
+        is_operator=user.is_operator,
     )
 
 
 @routes.route(
     "GET",
     "/v1/users",
-    "Find a person by exact username",
-    {200: bodies.Profile},
-    query=(Parameter("username", str, "The whole username.", "ben", is_required=True),),
+    "Find a person by exact username, or people by their ids",
+    {200: bodies.Profile | ProfileList},
+    query=(
+        Parameter("username", str, "The whole username.", "ben"),
+        Parameter(
+            "ids",
+            Annotated[list[str], Meta(max_length=limits.PROFILES_MAX)],
+            "The people, separated by commas; the answer is a list then, without those who do not exist.",
+        ),
+    ),
     refusals=(NO_SUCH_USER,),
     scope=Scope.READ,
 )
 async def find_user(call: Call) -> Answer:
     """There is no search by parts of a name."""
+    if "ids" in call.request.query:
+        return 200, ProfileList(await _profiles(call, call.listed("ids")))
     username = call.text("username")
     if not username:
         raise Refused(NO_USERNAME)
@@ -116,8 +129,22 @@ async def show_user(call: Call) -> Answer:
     return 200, await _profile(call, await call.services.accounts.user(call.path("user_id")))
 
 
+async def _profiles(call: Call, user_ids: list[str]) -> list[bodies.Profile]:
+    """Of those of these people who exist, in this order."""
+    if len(user_ids) > limits.PROFILES_MAX:
+        raise Refused(TOO_MANY)
+    call.charge(len(user_ids) // PEOPLE_PER_COST)
+    users = await call.services.contacts.profiles(list(dict.fromkeys(user_ids)))
+    presences = await call.services.presence.query(call.user_id, [user.user_id for user in users])
+    return [_seen(user, presence) for user, presence in zip(users, presences, strict=True)]
+
+
 async def _profile(call: Call, user: User) -> bodies.Profile:
     (presence,) = await call.services.presence.query(call.user_id, [user.user_id])
+    return _seen(user, presence)
+
+
+def _seen(user: User, presence: PresenceView) -> bodies.Profile:
     return bodies.Profile(
         user_id=user.user_id,
         username=user.username,
@@ -146,8 +173,7 @@ async def _profile(call: Call, user: User) -> bodies.Profile:
 )
 async def show_presences(call: Call) -> Answer:
     """A person whom you do not know, or who hides from you, is offline and "unavailable"."""
-    listed = ",".join(call.request.query.getall("user_ids", []))
-    asked = [user_id for user_id in listed.split(",") if user_id]
+    asked = call.listed("user_ids")
     call.charge(len(asked) // PEOPLE_PER_COST)
     return 200, bodies.PresenceList(await call.services.presence.query(call.user_id, asked))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from parley.clock import iso
+from parley.core.push_devices import PushDevice
 from parley.errors import NOT_FOUND
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Routes
 from parley.model import Scope
-from parley.store.push.rows import PushDevice
 from parley.wire import bodies
 
 DEVICES = "/v1/me/push"

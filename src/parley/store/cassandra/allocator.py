@@ -10,6 +10,7 @@ from parley.errors import CounterMissingError, InconsistentCounterError, Outcome
 from parley.store.cassandra.chat_state import READ_CHAT, READ_FENCE, CassandraChatStates
 from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.connection import Row
+from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.schema import LOG
 
 DEADLINE_SECONDS = 2.5
@@ -44,7 +45,8 @@ class CassandraAllocator:
         self._clock = clock
         self._random = random
         self._deadline_seconds = deadline_seconds
-        self._states = CassandraChatStates(cassandra, False, 1)
+        records = CassandraRecords(cassandra, clock, cassandra.connect)
+        self._states = CassandraChatStates(cassandra, records, False, 1)
         self._buckets: dict[str, int] = {}
 
     async def create(self, chat_id: str) -> None:

@@ -12,7 +12,6 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from parley.clock import Clock, iso
 from parley.core.append import (
@@ -31,9 +30,8 @@ from parley.core.permissions import NO_USER, joins_alone
 from parley.errors import Refusal
 from parley.model import AccountState, Action, Draft, Role
 from parley.store.cassandra.chat_state import CassandraChatState, CassandraChatStates, KnownPeople
-from parley.store.cassandra.consents import Consents, Joiner
+from parley.store.cassandra.consents import CassandraConsents, Joiner
 from parley.store.cassandra.effects import Effects, JoinedMember
-from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.log_rows import LogRows, StoredKey
 from parley.store.chat_append import ChatAppend, Placed, Twin
 from parley.store.entries import CHANCE_BITS, entry_of, message_id
@@ -47,7 +45,7 @@ MESSAGES_PER_BATCH_MAX = 100
 BATCH_BYTES_MAX = 512 * KIB
 """Of the contents of a batch: Cassandra warns of large ones, and refuses very large ones. One always fits."""
 
-KeptAppend = ChatAppend[StoredKey]
+CassandraAppend = ChatAppend[StoredKey]
 
 
 class AppendPlan(Struct):
@@ -91,8 +89,7 @@ class AppendPlanner:
     def __init__(
         self,
         states: CassandraChatStates,
-        consents: Consents,
-        invitations: CassandraInvitations,
+        consents: CassandraConsents,
         clock: Clock,
         random_bits: Callable[[int], int],
     ) -> None:
@@ -100,11 +97,10 @@ class AppendPlanner:
         self.consents = consents
         self.rows = LogRows(states)
         self.clock = clock
-        self._invitations = invitations
         self._random_bits = random_bits
 
     async def plan(
-        self, append: KeptAppend, state: CassandraChatState, *, in_bucket: bool
+        self, append: CassandraAppend, state: CassandraChatState, *, in_bucket: bool
     ) -> AppendPlan | None:
         """Decide about the next drafts, until a batch is full or a change wants its own.
 
@@ -150,7 +146,7 @@ class AppendPlanner:
         await self.answer(append, state, answered)
         return plan
 
-    async def _look_up(self, append: KeptAppend, state: CassandraChatState) -> LookedUpIds:
+    async def _look_up(self, append: CassandraAppend, state: CassandraChatState) -> LookedUpIds:
         """The ids of the next drafts and of their predecessors, in one read."""
         asked: set[bytes] = set()
         for index in islice(append.todo, MESSAGES_PER_BATCH_MAX):
@@ -162,7 +158,7 @@ class AppendPlanner:
 
     async def _decide(
         self,
-        append: KeptAppend,
+        append: CassandraAppend,
         state: CassandraChatState,
         plan: AppendPlan,
         looked: LookedUpIds,
@@ -225,11 +221,9 @@ class AppendPlanner:
         person = (await self.consents.newcomers(draft.sender_id, [user_id])).get(user_id)
         if person is None:
             return NO_USER, None
-        invitation = await self._invitations.invitation(user_id, state.chat_id)
-        invited_as = invitation.role if invitation is not None else None
-        return replace(person.facts, chat_members=state.members, invited_as=invited_as), person
+        return person.facts_in(state.chat_id, state.members, self.clock()), person
 
-    async def answer(self, append: KeptAppend, state: CassandraChatState, indices: list[int]) -> None:
+    async def answer(self, append: CassandraAppend, state: CassandraChatState, indices: list[int]) -> None:
         """Answer drafts with their originals."""
         for index in indices:
             draft = append.drafts[index]
@@ -245,7 +239,7 @@ class AppendPlanner:
         return entry_of(draft, key.sequence, state.epoch, key.message_id, iso(self.clock()))
 
     def place(
-        self, append: KeptAppend, state: CassandraChatState, indices: list[int], numbers: list[int]
+        self, append: CassandraAppend, state: CassandraChatState, indices: list[int], numbers: list[int]
     ) -> list[Placed]:
         """Give drafts their positions and everything that travels with them."""
         now_ms = self.clock()
@@ -307,7 +301,7 @@ def _change_facts(draft: Draft, state: CassandraChatState, people: KnownPeople) 
     )
 
 
-def _people(append: KeptAppend) -> set[str]:
+def _people(append: CassandraAppend) -> set[str]:
     """Whose roles the next drafts ask for."""
     people: set[str] = set()
     for index in append.todo:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from parley.errors import OutcomeUnknown, StoreUnavailable
-from parley.store.cassandra.append import AppendPlan, AppendPlanner, KeptAppend
+from parley.store.cassandra.append import AppendPlan, AppendPlanner, CassandraAppend
 from parley.store.cassandra.batches import ChatBatches, Withdrawn
 from parley.store.cassandra.chat_state import CassandraChatState
 from parley.store.cassandra.client import Cas
@@ -40,7 +40,7 @@ class CassandraAtomicAppends:
         self._reach = reach
         self._append_seconds = append_seconds
 
-    async def append(self, append: KeptAppend, state: CassandraChatState) -> None:
+    async def append(self, append: CassandraAppend, state: CassandraChatState) -> None:
         append.epoch = state.epoch
         time = asyncio.get_running_loop().time
         give_up_at = time() + self._append_seconds
@@ -58,7 +58,7 @@ class CassandraAtomicAppends:
                 else:
                     append.settle(state, plan.twins)
 
-    async def _write(self, append: KeptAppend, state: CassandraChatState, plan: AppendPlan) -> None:
+    async def _write(self, append: CassandraAppend, state: CassandraChatState, plan: AppendPlan) -> None:
         numbers = list(range(plan.head + 1, plan.head + 1 + len(plan.indices)))
         placed = self._planner.place(append, state, plan.indices, numbers)
         self._reach("before_write")
@@ -85,7 +85,9 @@ class CassandraAtomicAppends:
             state.head = state.counter = numbers[-1]
             append.settle(state, plan.twins, placed)
 
-    async def _learn(self, append: KeptAppend, state: CassandraChatState, plan: AppendPlan, cas: Cas) -> None:
+    async def _learn(
+        self, append: CassandraAppend, state: CassandraChatState, plan: AppendPlan, cas: Cas
+    ) -> None:
         """Nothing was written: somebody else was faster, or has changed the membership."""
         append.conflicts += 1
         append.put_back(plan.indices)

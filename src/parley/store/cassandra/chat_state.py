@@ -23,16 +23,19 @@ from parley.errors import (
     Refusal,
     StoreUnavailable,
 )
-from parley.model import AccountState, ChatType, Relation, Role, StoredChat
+from parley.model import AccountState, ChatType, Role, StoredChat
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.effects import apply_effects, chat_in, decode_effects
 from parley.store.cassandra.people import read_people
-from parley.store.cassandra.schema import CHATS, KEYS, LOG, MEMBERSHIPS, RELATIONS
+from parley.store.cassandra.schema import CHATS, DIRECT_CHATS, KEYS, LOG, MEMBERSHIPS
 from parley.store.chat_append import PEOPLE_REMEMBERED_MAX
+from parley.store.consent import has_blocked
 from parley.store.entries import dense_end, shard_of, tag_of
+from parley.store.ports import Records
 from parley.store.recent_sends import RecentSends
 from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.tables import CONSENTS, alone
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
 CHATS_REMEMBERED_MAX = 20_000
@@ -50,7 +53,7 @@ STATICS = (
 READ_FENCE = f"SELECT {STATICS} FROM {LOG} WHERE chat_id = ? AND bucket = ? LIMIT 1"
 READ_CHAT = f"SELECT * FROM {CHATS} WHERE chat_id = ?"
 READ_MEMBER = f"SELECT user_id, role, joined_sequence FROM {MEMBERSHIPS} WHERE chat_id = ? AND user_id = ?"
-READ_RELATION = f"SELECT kind FROM {RELATIONS} WHERE user_id = ? AND kind = ? AND other_id = ?"
+READ_DIRECT = f"SELECT chat_id FROM {DIRECT_CHATS} WHERE direct_key = ?"
 READ_KEYS = (
     f"SELECT client_key, stored_at, sender_id, message_id FROM {LOG}"
     f" WHERE chat_id = ? AND bucket = ? AND sequence = {KEYS_AT}"
@@ -174,8 +177,11 @@ class KnownPeople(NamedTuple):
 class CassandraChatStates:
     """The chats that this node remembers. `is_atomic`: their heads are their counters."""
 
-    def __init__(self, cassandra: Cassandra, is_atomic: bool, bucket_positions: int) -> None:
+    def __init__(
+        self, cassandra: Cassandra, records: Records, is_atomic: bool, bucket_positions: int
+    ) -> None:
         self.cassandra = cassandra
+        self._records = records
         self.is_atomic = is_atomic
         self.bucket_positions = bucket_positions
         self._states: dict[str, CassandraChatState] = {}
@@ -300,7 +306,7 @@ class CassandraChatStates:
         if following is not None and following["is_closed"] is not None:
             return
         if closed["pending"] is not None:
-            await apply_effects(self.cassandra, decode_effects(closed["pending"]))
+            await apply_effects(self.cassandra, self._records, decode_effects(closed["pending"]))
         keys = await self.cassandra.rows(READ_KEYS, chat_id, bucket)
         await self.cassandra.write_all(
             (KEEP_KEY, (chat_id, key["client_key"], key["stored_at"], key["sender_id"], key["message_id"]))
@@ -318,7 +324,7 @@ class CassandraChatStates:
 
     async def end_pending(self, chat_id: str, bucket: int, pending: bytes) -> None:
         """Write what a change still has to write elsewhere, and forget it."""
-        await apply_effects(self.cassandra, decode_effects(pending))
+        await apply_effects(self.cassandra, self._records, decode_effects(pending))
 
         async def is_done() -> bool:
             found = await self.cassandra.row(READ_FENCE, chat_id, bucket, is_serial=True)
@@ -411,13 +417,13 @@ class CassandraChatStates:
             return KnownPeople(revision, roles, frozenset(), {})
         if len(roles) + len(unknown) > PEOPLE_REMEMBERED_MAX:
             roles = state.roles = {user_id: roles[user_id] for user_id in asked & roles.keys()}
-        rows, accounts, banned = await asyncio.gather(
+        rows, accounts, said = await asyncio.gather(
             self.cassandra.rows_of(READ_MEMBER, [(state.chat_id, user_id) for user_id in unknown]),
             self._inactive({*unknown, *state.pair}),
-            self._blocked(state),
+            self._records.get(CONSENTS, [alone(person) for person in state.pair]),
         )
         found = {row["user_id"]: Role(row["role"]) for row in rows if row["role"] is not None}
-        blocked = frozenset(banned & found.keys())
+        blocked = frozenset(person for person in found if any(has_blocked(one, person) for one in said))
         free = {person: role for person, role in found.items() if person not in blocked}
         if not accounts:
             roles |= free
@@ -428,18 +434,6 @@ class CassandraChatStates:
     async def _inactive(self, user_ids: Iterable[str]) -> dict[str, AccountState]:
         users = (await read_people(self.cassandra, sorted(user_ids))).values()
         return {user.user_id: user.state for user in users if user.state is not AccountState.ACTIVE}
-
-    async def _blocked(self, state: CassandraChatState) -> set[str]:
-        """Those of the two people of a direct chat whom the other one has blocked."""
-        if len(state.pair) != 2:
-            return set()
-        one, other = state.pair
-        kind = Relation.BLOCK.value
-        found = await asyncio.gather(
-            self.cassandra.row(READ_RELATION, one, kind, other),
-            self.cassandra.row(READ_RELATION, other, kind, one),
-        )
-        return {person for person, row in zip((other, one), found, strict=True) if row is not None}
 
     async def joined(self, chat_id: str, user_ids: Iterable[str]) -> dict[str, int]:
         """Since which position each of these is a member, for those who are."""

@@ -12,13 +12,13 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from parley.concurrency import map_concurrently
-from parley.store.cassandra.client import Cassandra
-from parley.store.cassandra.json_rows import JsonRows
-from parley.store.cassandra.schema import LANES
-from parley.store.delivery.rows import (
+from parley.core.deliveries import (
     Lane,
     LaneClaim,
 )
+from parley.store.cassandra.client import Cassandra
+from parley.store.cassandra.json_rows import JsonRows
+from parley.store.cassandra.schema import LANES
 
 SHARDS = 16
 WRITES_AT_ONCE_MAX = 16

@@ -12,16 +12,17 @@ from collections.abc import Callable, Sequence
 from parley.concurrency import map_concurrently
 from parley.core.permissions import NO_USER, decide_creation
 from parley.errors import BLOCKED, Refused, StoreUnavailable
-from parley.model import ChatMember, ChatType, Relation, Role, StoredChat
-from parley.store.cassandra.chat_state import READ_CHAT, READ_FENCE, CassandraChatStates
+from parley.model import ChatMember, ChatType, Role, StoredChat
+from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT, READ_FENCE, CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
-from parley.store.cassandra.consents import PEOPLE_AT_ONCE_MAX, Consents, Joiner
+from parley.store.cassandra.consents import PEOPLE_AT_ONCE_MAX, READ_PLACES, CassandraConsents, Joiner
 from parley.store.cassandra.effects import Effects, JoinedMember, chat_in, encode_effects
-from parley.store.cassandra.relations import READ_DIRECT
-from parley.store.cassandra.schema import CHATS, DELIVERY, DIRECT_CHATS, LOG, MEMBERSHIPS
-from parley.store.ports import Allocator
+from parley.store.cassandra.schema import DIRECT_CHATS, LOG, MEMBERSHIPS
+from parley.store.consent import has_blocked
+from parley.store.ports import Allocator, Records
 from parley.store.rules import direct_key
+from parley.store.tables import CONSENTS, alone
 
 ATTEMPTS_MAX = 40
 FENCES_AT_ONCE_MAX = 16
@@ -32,12 +33,11 @@ BEGIN = (
     " written_through = 0, last_sequence = 0, published_through = 0, trimmed_through = 0"
     " WHERE chat_id = ? AND bucket = 0 IF is_closed = null"
 )
-TAKE_DIRECT = f"UPDATE {DIRECT_CHATS} SET chat_id = ? WHERE direct_key = ? IF chat_id = null AND revision = ?"
+TAKE_DIRECT = f"UPDATE {DIRECT_CHATS} SET chat_id = ? WHERE direct_key = ? IF chat_id = null"
 READ_ROLE = f"SELECT role FROM {MEMBERSHIPS} WHERE chat_id = ? AND user_id = ?"
 READ_MEMBERS = (
     f"SELECT user_id, role, joined_at, joined_sequence FROM {MEMBERSHIPS} WHERE chat_id = ? AND user_id > ?"
 )
-READ_CHATS_OF = f"SELECT chat_id, has_left FROM {DELIVERY} WHERE user_id = ?"
 
 
 class CassandraDirectory:
@@ -47,12 +47,14 @@ class CassandraDirectory:
         self,
         cassandra: Cassandra,
         states: CassandraChatStates,
-        consents: Consents,
+        records: Records,
+        consents: CassandraConsents,
         allocator: Allocator | None,
         random: Callable[[], float],
     ) -> None:
         self._cassandra = cassandra
         self._states = states
+        self._records = records
         self._consents = consents
         self._allocator = allocator
         self._random = random
@@ -60,25 +62,19 @@ class CassandraDirectory:
     async def create_chat(self, chat: StoredChat, member_ids: Sequence[str]) -> tuple[StoredChat, bool]:
         people = sorted({*member_ids, chat.created_by})
         for _ in range(ATTEMPTS_MAX):
-            direct: Row = {}
             key = direct_key(people) if chat.chat_type is ChatType.DIRECT else None
             if key is not None:
-                direct = await self._cassandra.row(READ_DIRECT, key) or {} if is_key(key) else {}
-                await self._check_block(chat, people)
-                if direct.get("chat_id") is not None:
+                said = await self._records.get(CONSENTS, [alone(person) for person in people])
+                if any(has_blocked(one, chat.created_by) for one in said):
+                    raise Refused(BLOCKED)
+                direct = await self._cassandra.row(READ_DIRECT, key) if is_key(key) else None
+                if direct is not None and direct["chat_id"] is not None:
                     return await self._finished(direct["chat_id"]), False
             newcomers = await self._check_people(chat, people)
-            if await self._create(chat, newcomers, key, direct.get("revision")):
+            if await self._create(chat, newcomers, key):
                 return chat, True
             await asyncio.sleep(self._random() * RACE_PAUSE_SECONDS_MAX)
         raise StoreUnavailable("the chat could not be written")
-
-    async def _check_block(self, chat: StoredChat, people: Sequence[str]) -> None:
-        for person in people:
-            if person != chat.created_by and await self._consents.has(
-                person, Relation.BLOCK, chat.created_by
-            ):
-                raise Refused(BLOCKED)
 
     async def _check_people(self, chat: StoredChat, people: list[str]) -> list[Joiner]:
         found = await self._consents.newcomers(chat.created_by, people)
@@ -90,9 +86,7 @@ class CassandraDirectory:
 
     # Writing a chat
 
-    async def _create(
-        self, chat: StoredChat, people: list[Joiner], key: str | None, direct_revision: str | None
-    ) -> bool:
+    async def _create(self, chat: StoredChat, people: list[Joiner], key: str | None) -> bool:
         """False if something has changed since it was read, so that all is to be decided again."""
         if self._allocator is not None:
             await self._allocator.create(chat.chat_id)
@@ -101,7 +95,7 @@ class CassandraDirectory:
         reserved = await map_concurrently(
             lambda one: self._consents.reserve(one, chat.chat_id, joining), others, PEOPLE_AT_ONCE_MAX
         )
-        if all(reserved) and await self._begin(chat, people, key, direct_revision, joining):
+        if all(reserved) and await self._begin(chat, people, key, joining):
             return True
         for one in others:
             await self._consents.release(one.user_id, chat.chat_id, joining)
@@ -112,7 +106,6 @@ class CassandraDirectory:
         chat: StoredChat,
         people: list[Joiner],
         key: str | None,
-        direct_revision: str | None,
         joining: str,
     ) -> bool:
         joined = [_joined(chat, person, joining) for person in people]
@@ -129,13 +122,13 @@ class CassandraDirectory:
         cas = await self._cassandra.resolve(lambda: self._cassandra.cas(begin), has_begun)
         if not cas.is_applied and await self.chat(chat.chat_id) is None:
             raise StoreUnavailable("somebody has withdrawn their consent meanwhile; try again")
-        if key is not None and not await self._take_direct(key, chat.chat_id, direct_revision):
+        if key is not None and not await self._take_direct(key, chat.chat_id):
             return False
         await self._finished(chat.chat_id)
         return True
 
-    async def _take_direct(self, key: str, chat_id: str, revision: str | None) -> bool:
-        take = (TAKE_DIRECT, (chat_id, key, revision))
+    async def _take_direct(self, key: str, chat_id: str) -> bool:
+        take = (TAKE_DIRECT, (chat_id, key))
 
         async def is_taken() -> bool:
             found = await self._cassandra.row(READ_DIRECT, key, is_serial=True)
@@ -182,13 +175,18 @@ class CassandraDirectory:
         row = await self._row(chat_id)
         return (row["member_count"] or 0) if row is not None else 0
 
-    async def count(self) -> int:
-        row = await self._cassandra.row(f"SELECT COUNT(record) AS total FROM {CHATS}")
-        return int((row or {}).get("total", 0))
+    async def chat_ids_of(self, user_id: str, *, unasked: bool = False) -> list[str]:
+        rows = await self._cassandra.rows(READ_PLACES, user_id) if is_key(user_id) else []
+        return [
+            row["chat_id"] for row in rows if row["has_left"] is False and (row["is_unasked"] or not unasked)
+        ]
 
-    async def chat_ids_of(self, user_id: str) -> list[str]:
-        rows = await self._cassandra.rows(READ_CHATS_OF, user_id) if is_key(user_id) else []
-        return [row["chat_id"] for row in rows if row["has_left"] is False]
+    async def sharing_chats(self, user_id: str, others: Sequence[str]) -> set[str]:
+        chats = set(await self.chat_ids_of(user_id)) if others else set[str]()
+        if not chats:
+            return set()
+        theirs = await map_concurrently(self.chat_ids_of, others, PEOPLE_AT_ONCE_MAX)
+        return {other for other, some in zip(others, theirs, strict=True) if not chats.isdisjoint(some)}
 
     async def fence(self, user_id: str, chat_ids: Sequence[str] | None = None) -> None:
         """An append does not read the account of its sender each time: its batch has the chat's revision."""

@@ -15,15 +15,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from parley.concurrency import map_concurrently
+from parley.errors import StoreUnavailable
 from parley.model import ReadReceipts, Role, StoredChat
 from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.connection import Row, Statement
-from parley.store.cassandra.schema import CHATS, DELIVERY, MEMBERSHIPS, RELATIONS
+from parley.store.cassandra.schema import CHATS, DELIVERY, JOINING, MEMBERSHIPS
+from parley.store.consent import uninvited
+from parley.store.ports import Records
+from parley.store.tables import CONSENTS, INVITED_PEOPLE, PutRecord, RemoveRecord, alone
 
-JOINING = "joining"
-INVITATION = "invitation"
-"""Kinds of rows in `RELATIONS`, besides those of `Relation`."""
 ENDED_AT_ONCE_MAX = 32
+ATTEMPTS_MAX = 30
 
 PUT_CHAT = f"INSERT INTO {CHATS} (chat_id, record, direct_key, bucket) VALUES (?, ?, ?, 0) USING TIMESTAMP ?"
 SET_COUNTS = f"UPDATE {CHATS} USING TIMESTAMP ? SET member_count = ?, owner_count = ? WHERE chat_id = ?"
@@ -49,10 +51,8 @@ LEAVE_PLACE = (
     f"UPDATE {DELIVERY} USING TIMESTAMP ? SET has_left = true, left_sequence = ?"
     " WHERE user_id = ? AND chat_id = ?"
 )
-END_JOINING = (
-    f"DELETE FROM {RELATIONS} WHERE user_id = ? AND kind = '{JOINING}' AND other_id = ? IF record = ?"
-)
-END_INVITATION = f"DELETE FROM {RELATIONS} WHERE user_id = ? AND kind = '{INVITATION}' AND other_id = ?"
+END_JOINING = f"DELETE FROM {JOINING} WHERE user_id = ? AND chat_id = ? IF joining = ?"
+READ_JOINING = f"SELECT joining FROM {JOINING} WHERE user_id = ? AND chat_id = ?"
 
 encode_effects = msgspec.json.Encoder().encode
 _encode_chat = msgspec.json.Encoder().encode
@@ -91,11 +91,11 @@ class Effects(Struct, omit_defaults=True):
 decode_effects = msgspec.json.Decoder(Effects).decode
 
 
-async def apply_effects(cassandra: Cassandra, effects: Effects) -> None:
+async def apply_effects(cassandra: Cassandra, records: Records, effects: Effects) -> None:
     await cassandra.write_all(statements(effects))
     joining = [one for one in effects.joined if one.joining]
     await map_concurrently(
-        lambda one: _end_joining(cassandra, effects.chat_id, one), joining, ENDED_AT_ONCE_MAX
+        lambda one: _end_joining(cassandra, records, effects.chat_id, one), joining, ENDED_AT_ONCE_MAX
     )
 
 
@@ -130,19 +130,28 @@ def statements(effects: Effects) -> list[Statement]:
     return found
 
 
-async def _end_joining(cassandra: Cassandra, chat_id: str, one: JoinedMember) -> None:
-    """The person is in: nothing has to be kept from putting them there, and no invitation waits for them."""
-    batch: list[Statement] = [
-        (END_JOINING, (one.user_id, chat_id, one.joining)),
-        (END_INVITATION, (one.user_id, chat_id)),
-    ]
+async def _end_joining(cassandra: Cassandra, records: Records, chat_id: str, one: JoinedMember) -> None:
+    """The person is in: no invitation waits for them, and nothing has to be kept from putting them there."""
+    for _ in range(ATTEMPTS_MAX):
+        (said,) = await records.get(CONSENTS, [alone(one.user_id)])
+        without = uninvited(said, chat_id)
+        row = await cassandra.row(READ_JOINING, one.user_id, chat_id, is_serial=True)
+        if row is None or row["joining"] != one.joining:
+            return  # somebody else has done it, and they may have been invited again
+        if without is None:
+            break
+        if await records.commit(CONSENTS, [PutRecord(without, before=said)]):
+            await records.commit(INVITED_PEOPLE, [RemoveRecord((chat_id, one.user_id))])
+            break
+    else:
+        raise StoreUnavailable("this person is being written to by too many at once")
+    ended = (END_JOINING, (one.user_id, chat_id, one.joining))
 
     async def is_done() -> bool:
-        cql = f"SELECT record FROM {RELATIONS} WHERE user_id = ? AND kind = ? AND other_id = ?"
-        found = await cassandra.row(cql, one.user_id, JOINING, chat_id, is_serial=True)
-        return found is None or found["record"] != one.joining
+        found = await cassandra.row(READ_JOINING, one.user_id, chat_id, is_serial=True)
+        return found is None or found["joining"] != one.joining
 
-    await cassandra.resolve(lambda: cassandra.cas(*batch), is_done)
+    await cassandra.resolve(lambda: cassandra.cas(ended), is_done)
 
 
 def chat_in(row: Row) -> StoredChat:

@@ -16,7 +16,7 @@ from parley import ids
 from parley.errors import ConfigError
 from parley.model import ChatType, Role
 from parley.store.account_check import account_breaches
-from parley.store.cassandra.chat_state import READ_CHAT, READ_KEYS
+from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT, READ_KEYS
 from parley.store.cassandra.client import is_key
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.counters import LogCounters
@@ -26,7 +26,6 @@ from parley.store.cassandra.entry_changes import mark_in
 from parley.store.cassandra.log_rows import READ_CLOSED_KEY, VOID, LogRows
 from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.people import read_people
-from parley.store.cassandra.relations import READ_DIRECT
 from parley.store.cassandra.schema import CHATS, DELIVERY, DEVICES, DIRECT_CHATS, MEMBERSHIPS
 from parley.store.invariants import Breach, StoreUnreadable
 from parley.store.ports import Records
@@ -74,8 +73,10 @@ class CassandraInspection:
         except ConfigError as error:
             raise StoreUnreadable(Breach("schema", str(error), "run: parley store init")) from error
 
-    async def chat_count(self) -> int | None:
-        return None
+    async def chat_count(self) -> int:
+        await self._open()
+        row = await self._cassandra.row(f"SELECT COUNT(record) AS total FROM {CHATS}")
+        return int((row or {}).get("total", 0))
 
     async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
         await self._open()

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from parley.concurrency import map_concurrently
 from parley.model import StoredChat
-from parley.store.cassandra.chat_state import READ_CHAT
+from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
+from parley.store.cassandra.consents import READ_PLACES
 from parley.store.cassandra.counters import LogCounters
-from parley.store.cassandra.directory import READ_CHATS_OF, READ_MEMBERS
+from parley.store.cassandra.directory import READ_MEMBERS
 from parley.store.cassandra.effects import chat_in
 from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.people import read_people
-from parley.store.cassandra.relations import READ_DIRECT
 from parley.store.cassandra.schema import CHATS
 from parley.store.rows import ListedChat, ListedMember
 from parley.store.rules import SAME_TITLE_MAX
@@ -40,7 +40,7 @@ class CassandraListing:
         if of_user_id is None:
             pages = self._cassandra.pages(f"SELECT * FROM {CHATS}")
             return await self._listed([row async for rows in pages for row in rows])
-        own = await self._cassandra.rows(READ_CHATS_OF, of_user_id) if is_key(of_user_id) else []
+        own = await self._cassandra.rows(READ_PLACES, of_user_id) if is_key(of_user_id) else []
         chat_ids = [(row["chat_id"],) for row in own if row["has_left"] is False]
         return await self._listed(await self._cassandra.rows_of(READ_CHAT, chat_ids))
 

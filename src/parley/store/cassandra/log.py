@@ -8,7 +8,7 @@ from typing import NoReturn
 from parley.concurrency import map_concurrently
 from parley.errors import EntriesTrimmed, StoreDamaged
 from parley.model import AppendResult, Draft, Head, Page, Persisted
-from parley.store.cassandra.append import AppendPlanner, KeptAppend
+from parley.store.cassandra.append import AppendPlanner, CassandraAppend
 from parley.store.cassandra.atomic import CassandraAtomicAppends
 from parley.store.cassandra.client import is_key
 from parley.store.cassandra.prefixes import CassandraPrefixes
@@ -61,7 +61,7 @@ class CassandraLog:
         state = self._states.known(chat_id)
         return None if state is None else state.head
 
-    async def _append_to(self, append: KeptAppend) -> None:
+    async def _append_to(self, append: CassandraAppend) -> None:
         state = await self._states.get(append.chat_id)
         if state is not None:
             await self._appends.append(append, state)

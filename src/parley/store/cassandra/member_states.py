@@ -62,10 +62,6 @@ class CassandraMemberStates:
         found = {user_id: _settings(row) for user_id, row in rows.items() if not row["has_left"]}
         return {user_id: found.get(user_id, MemberSettings()) for user_id in user_ids}
 
-    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
-        row = (await self._states(chat_id, [user_id])).get(user_id)
-        return None if row is None or row["has_left"] else row["muted_until"]
-
     async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
         rows = await self._cassandra.rows(READ_CURSORS, user_id)
         for row in () if dry else rows:

@@ -12,12 +12,20 @@ from typing import Any
 import msgspec
 
 from parley.clock import from_iso
+from parley.core.push_devices import GIVEN, PersonPushDevices, PushDevice
 from parley.model import AccountDeletion, ChatSettings, Fanout, Session, User
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.schema import CHATS, SCHEMA, Report, table_names
-from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice
-from parley.store.records import BOOKS, line_of_session, lines_of, records_of_person, rung_by
+from parley.store.records import (
+    BOOKS,
+    WindowsOfChats,
+    line_of_session,
+    lines_of,
+    records_of_person,
+    rung_by,
+    said_by,
+)
 from parley.store.tables import (
     AMENDMENTS,
     API_TOKENS,
@@ -39,10 +47,10 @@ from parley.store.tables import (
     USER_SESSIONS,
     USERNAMES,
     WEBHOOKS,
-    KeptKey,
     KeptPerson,
     KeptSession,
     RecordTable,
+    ServerKey,
     TakenName,
 )
 
@@ -134,21 +142,30 @@ def _deletion(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
     yield DELETIONS, AccountDeletion(row["user_id"], row["since_ms"], row["username"] or "")
 
 
-def _settings(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
-    settings = ChatSettings(
-        chat_id=row["chat_id"],
-        fanout=Fanout(row["fanout"]) if row["fanout"] else None,
-        retention_days=row["retention_days"],
-        is_held=bool(row["is_held"]),
-    )
-    if row["record"] is not None and settings != ChatSettings(chat_id=settings.chat_id):
-        yield CHAT_SETTINGS, settings
+def _mark(windows: WindowsOfChats) -> Read:
+    read = _fields(MESSAGE_MARKS)
+    return lambda row: [(table, mark) for table, mark in read(row) if not windows.takes(mark)]
+
+
+def _settings(windows: WindowsOfChats) -> Read:
+    def read(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+        settings = windows.settings(
+            ChatSettings(
+                chat_id=row["chat_id"],
+                fanout=Fanout(row["fanout"]) if row["fanout"] else None,
+                retention_days=row["retention_days"],
+                is_held=bool(row["is_held"]),
+            )
+        )
+        return [(CHAT_SETTINGS, settings)] if row["record"] is not None and settings is not None else []
+
+    return read
 
 
 def _server_key(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
     name: str = row["name"]
     if name.startswith(KEY_PREFIX) and row["value"] is not None:
-        yield SERVER_KEYS, KeptKey(name=name.removeprefix(KEY_PREFIX), value=row["value"])
+        yield SERVER_KEYS, ServerKey(name=name.removeprefix(KEY_PREFIX), value=row["value"])
 
 
 MOVED: dict[str, Read] = {
@@ -167,12 +184,40 @@ MOVED: dict[str, Read] = {
     "attachment_lists": _attachment_line,
     "push_devices": _devices,
     "push_outcomes": _outcome,
-    "message_marks": _fields(MESSAGE_MARKS),
     "amendments": _fields(AMENDMENTS),
     "log_hashes": _fields(LOG_HASHES, value="log_hash"),
-    CHATS: _settings,
     SCHEMA: _server_key,
 }
+
+
+RELATIONS = "relations"
+"""The rows of a person: their contacts, blocks and invitations, each of a kind."""
+READ_PEOPLE = f"SELECT DISTINCT user_id FROM {RELATIONS}"
+READ_RELATIONS = f"SELECT kind, other_id, record FROM {RELATIONS} WHERE user_id = ?"
+
+
+async def _move_consents(records: CassandraRecords, report: Report) -> None:
+    moved = 0
+    async for people in records.cassandra.pages(READ_PEOPLE):
+        for person in people:
+            user_id, by_kind = person["user_id"], dict[str, list[Row]]()
+            for row in await records.cassandra.rows(READ_RELATIONS, user_id):
+                if row["kind"] is not None:
+                    by_kind.setdefault(row["kind"], []).append(row)
+            relations = [
+                {"other_id": row["other_id"], f"{name}_since": row["record"]}
+                for kind, name in (("contact", "contact"), ("block", "blocked"))
+                for row in by_kind.get(kind, [])
+            ]
+            invitations = [
+                msgspec.json.decode(row["record"], type=dict[str, Any])
+                for row in by_kind.get("invitation", [])
+            ]
+            if relations or invitations:
+                for table, record in said_by(user_id, relations, invitations):
+                    await records.put_all(table, [record])
+                    moved += 1
+    report(f"{records.cassandra.keyspace}.{RELATIONS}: {moved} records moved")
 
 
 async def move_to_records(records: CassandraRecords, version: int, report: Report) -> None:
@@ -181,7 +226,9 @@ async def move_to_records(records: CassandraRecords, version: int, report: Repor
         return
     cassandra = records.cassandra
     there = await table_names(cassandra)
-    for name, read in MOVED.items():
+    windows = WindowsOfChats()
+    moves = MOVED | {"message_marks": _mark(windows), CHATS: _settings(windows)}
+    for name, read in moves.items():
         if name not in there:
             continue
         moved = 0
@@ -194,6 +241,8 @@ async def move_to_records(records: CassandraRecords, version: int, report: Repor
                 await records.put_all(table, found)
                 moved += len(found)
         report(f"{cassandra.keyspace}.{name}: {moved} records moved")
-    gone = [*(name for name in MOVED if name not in (CHATS, SCHEMA)), "operators", "user_sessions"]
-    old = ", ".join(f"{cassandra.keyspace}.{name}" for name in gone)
+    if RELATIONS in there:
+        await _move_consents(records, report)
+    names = (*moves, RELATIONS, "chat_invitations", "operators", "user_sessions")
+    old = ", ".join(f"{cassandra.keyspace}.{name}" for name in names if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be dropped when all is well: {old}")

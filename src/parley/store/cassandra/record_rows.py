@@ -7,32 +7,28 @@ the next one. What effects write is put with the time of the chat's last positio
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import msgspec
-from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock
 from parley.concurrency import map_concurrently
+from parley.core.deliveries import Lane
 from parley.errors import StoreUnavailable
 from parley.model import (
     ChatMember,
-    Invitation,
     Notify,
-    Relation,
     Role,
 )
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
-from parley.store.cassandra.connection import Row, Statement
-from parley.store.cassandra.consents import Consents
+from parley.store.cassandra.connection import Row
+from parley.store.cassandra.consents import CassandraConsents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import RAISE_ACKED, RAISE_READ
 from parley.store.cassandra.deliveries import CassandraLanes
-from parley.store.cassandra.effects import INVITATION, PUT_MEMBER, chat_in
-from parley.store.cassandra.invitations import NOTE
+from parley.store.cassandra.effects import PUT_MEMBER, chat_in
 from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.member_states import SET as SET_SETTINGS
-from parley.store.cassandra.relations import PUT
 from parley.store.cassandra.schema import (
     CHATS,
     DELIVERY,
@@ -41,15 +37,11 @@ from parley.store.cassandra.schema import (
     LANES,
     LOG,
     MEMBERSHIPS,
-    RELATIONS,
 )
-from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
-    KeptCounts,
     KeptCursor,
     KeptMember,
-    KeptRelation,
     KeptState,
     Record,
 )
@@ -57,7 +49,6 @@ from parley.store.records import (
 ROWS_PER_PAGE = 500
 WRITES_AT_ONCE_MAX = 32
 
-SET_COUNTS = f"UPDATE {RELATIONS} SET contacts = ?, blocks = ? WHERE user_id = ?"
 PUT_CHAT = (
     f"INSERT INTO {CHATS} (chat_id, record, direct_key, title, read_receipts, updated_at, member_count,"
     " owner_count, announcement_only, slow_mode_seconds)"
@@ -84,7 +75,7 @@ class RecordRows:
     def __init__(
         self,
         counters: LogCounters,
-        consents: Consents,
+        consents: CassandraConsents,
         lanes: CassandraLanes,
         clock: Clock,
     ) -> None:
@@ -99,20 +90,11 @@ class RecordRows:
             KeptMember: (MEMBERSHIPS, self._members),
             KeptState: (DELIVERY, _each(_state)),
             KeptCursor: (DEVICES, _each(_cursor)),
-            Invitation: (RELATIONS, _each(_invitation)),
         }
 
     # Reading
 
     async def read(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
-        if kind is KeptRelation:
-            async for page in self._relations():
-                yield page
-            return
-        if kind is KeptCounts:
-            async for page in self._counts():
-                yield page
-            return
         table = IN_ONE_COLUMN.get(kind)
         table, reader = (table, _each(_decoded(kind))) if table is not None else self._readers[kind]
         async for rows in self._pages(table):
@@ -120,37 +102,6 @@ class RecordRows:
 
     def _pages(self, table: str) -> AsyncIterator[list[Row]]:
         return self._cassandra.pages(f"SELECT * FROM {table}", page_size=ROWS_PER_PAGE)
-
-    async def _counts(self) -> AsyncIterator[list[Record]]:
-        cql = f"SELECT DISTINCT user_id, contacts, blocks FROM {RELATIONS}"
-        async for rows in self._cassandra.pages(cql, page_size=ROWS_PER_PAGE):
-            counted = [(row["user_id"], row["contacts"] or 0, row["blocks"] or 0) for row in rows]
-            yield [
-                KeptCounts(user_id=user_id, contact_count=contacts, block_count=blocks)
-                for user_id, contacts, blocks in counted
-                if contacts or blocks
-            ]
-
-    async def _relations(self) -> AsyncIterator[list[Record]]:
-        """The rows of a person follow each other; contact and block of the same other are one record."""
-        whose, held = "", dict[str, KeptRelation]()
-        async for rows in self._pages(RELATIONS):
-            found: list[Record] = []
-            for row in rows:
-                if row["user_id"] != whose:
-                    found += held.values()
-                    whose, held = row["user_id"], {}
-                if row["kind"] in (Relation.CONTACT.value, Relation.BLOCK.value):
-                    other_id, since = row["other_id"], row["record"]
-                    one = held.get(other_id) or KeptRelation(
-                        user_id=whose, other_id=other_id, contact_since=None, blocked_since=None
-                    )
-                    is_contact = row["kind"] == Relation.CONTACT.value
-                    held[other_id] = (
-                        replace(one, contact_since=since) if is_contact else replace(one, blocked_since=since)
-                    )
-            yield found
-        yield list(held.values())
 
     async def _chats(self, rows: list[Row]) -> list[Record]:
         known = [row for row in rows if row["record"] is not None]
@@ -176,26 +127,21 @@ class RecordRows:
         chat_ids = [(chat_id,) for chat_id in dict.fromkeys(row["chat_id"] for row in rows)]
         chats = {row["chat_id"]: row for row in await self._cassandra.rows_of(READ_CHAT, chat_ids)}
         known = [row for row in rows if chats.get(row["chat_id"], {}).get("record") is not None]
-        return await map_concurrently(
-            lambda row: self._member(row, chats[row["chat_id"]]), known, WRITES_AT_ONCE_MAX
-        )
-
-    async def _member(self, row: Row, chat: Row) -> Record:
-        peers = [one for one in (chat["direct_key"] or "").split("|") if one and one != row["user_id"]]
-        is_blocked = [await self._consents.has(peer, Relation.BLOCK, row["user_id"]) for peer in peers]
-        member = ChatMember(row["user_id"], Role(row["role"]), row["joined_at"], row["joined_sequence"])
-        return KeptMember(chat_id=row["chat_id"], member=member, is_blocked=any(is_blocked))
+        return [
+            KeptMember(
+                chat_id=row["chat_id"],
+                member=ChatMember(
+                    row["user_id"], Role(row["role"]), row["joined_at"], row["joined_sequence"]
+                ),
+            )
+            for row in known
+        ]
 
     # Writing
 
     async def write(self, records: Sequence[Record]) -> None:
-        """Records of one kind. Those in the partition of one person are written one after the other."""
+        """Records of one kind."""
         match records[0]:
-            case KeptRelation() | Invitation():
-                people: dict[str, list[Any]] = {}
-                for record in records:
-                    people.setdefault(cast(Any, record).user_id, []).append(record)
-                await map_concurrently(self._put_all, people.values(), WRITES_AT_ONCE_MAX)
             case KeptMember() | KeptState():
                 some = cast("Sequence[KeptMember | KeptState]", records)
                 times = await self._times(record.chat_id for record in some)
@@ -205,27 +151,13 @@ class RecordRows:
             case _:
                 await map_concurrently(self._put, records, WRITES_AT_ONCE_MAX)
 
-    async def _put_all(self, records: Iterable[Record]) -> None:
-        for record in records:
-            await self._put(record)
-
     async def _put(self, record: Record) -> None:
         match record:
-            case KeptCounts(user_id=user_id):
-                counts = (record.contact_count, record.block_count, user_id)
-                await self._write_person(user_id, (SET_COUNTS, counts))
             case KeptChat():
                 await self._put_chat(record)
-            case KeptRelation():
-                await self._put_relation(record)
             case KeptCursor():
                 place = {"user_id": record.user_id, "device_id": record.device_id, "chat_id": record.chat_id}
                 await self._replace(DEVICES, place, {"last_acked_sequence": record.last_acked_sequence})
-            case Invitation(user_id=user_id, chat_id=chat_id):
-                await self._cassandra.write(NOTE, chat_id, user_id)
-                await self._write_person(
-                    user_id, (PUT, (user_id, INVITATION, chat_id, encode(record).decode()))
-                )
             case Lane():
                 await self._lanes.put(record)
             case _:
@@ -243,24 +175,6 @@ class RecordRows:
         )
         update = f"UPDATE {table} SET {sets} WHERE {where} IF EXISTS"
         await self._cassandra.repeat((update, (*columns.values(), *key.values())))
-
-    async def _write_person(self, user_id: str, *statements: Statement) -> None:
-        """In a person's partition of relations."""
-        for _ in range(ATTEMPTS_MAX):
-            if await self._consents.write(user_id, await self._consents.revision(user_id), *statements):
-                return
-        raise StoreUnavailable("this person's relations are being written to by too many at once")
-
-    async def _put_relation(self, record: KeptRelation) -> None:
-        since = {Relation.CONTACT: record.contact_since, Relation.BLOCK: record.blocked_since}
-        await self._write_person(
-            record.user_id,
-            *(
-                (PUT, (record.user_id, relation.value, record.other_id, at))
-                for relation, at in since.items()
-                if at is not None
-            ),
-        )
 
     # Chats
 
@@ -368,10 +282,6 @@ def _each(record_in: Callable[[Row], Record | None]) -> Reader:
 def _decoded(kind: type[Record]) -> Callable[[Row], Record | None]:
     decode = msgspec.json.Decoder(kind).decode
     return lambda row: decode(row["record"]) if row["record"] is not None else None
-
-
-def _invitation(row: Row) -> Record | None:
-    return msgspec.json.decode(row["record"], type=Invitation) if row["kind"] == INVITATION else None
 
 
 def _state(row: Row) -> Record | None:

@@ -83,17 +83,14 @@ DEVICES = _define(
     """user_id text, device_id text, chat_id text, last_acked_sequence bigint,
     PRIMARY KEY ((user_id), device_id, chat_id)""",
 )
-RELATIONS = _define(
-    "relations",
-    """user_id text, kind text, other_id text, revision text static, contacts int static,
-    blocks int static, record text, PRIMARY KEY ((user_id), kind, other_id)""",
+JOINING = _define(
+    "joining",
+    """user_id text, chat_id text, revision text static, joining text,
+    PRIMARY KEY ((user_id), chat_id)""",
 )
-"""A person's contacts, blocks and invitations, and the chats that they are just being put into. `revision`
-moves with all that decides about their consent."""
-CHAT_INVITATIONS = _define("chat_invitations", "chat_id text, user_id text, PRIMARY KEY ((chat_id), user_id)")
-"""Who may have an invitation to a chat: `relations` has it."""
-DIRECT_CHATS = _define("direct_chats", "direct_key text PRIMARY KEY, chat_id text, revision text")
-"""Which chat is the direct chat of two people. A block moves the revision."""
+"""The chats that a person is just being put into. All that decides about their consent moves `revision`."""
+DIRECT_CHATS = _define("direct_chats", "direct_key text PRIMARY KEY, chat_id text")
+"""Which chat is the direct chat of two people."""
 IMPORTED_IDS = _define("imported_ids", "message_id text PRIMARY KEY, chat_id text, sequence bigint")
 """Where messages are whose ids do not lead to their places: they were copied here."""
 UNPUBLISHED = _define(

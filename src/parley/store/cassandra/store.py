@@ -14,7 +14,7 @@ from parley.store.cassandra.atomic import CassandraAtomicAppends
 from parley.store.cassandra.batches import ChatBatches
 from parley.store.cassandra.chat_state import CassandraChatStates
 from parley.store.cassandra.client import Cassandra
-from parley.store.cassandra.consents import Consents
+from parley.store.cassandra.consents import CassandraConsents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import CassandraCursors
 from parley.store.cassandra.deliveries import CassandraLanes
@@ -22,7 +22,6 @@ from parley.store.cassandra.diagnosis import diagnose
 from parley.store.cassandra.directory import CassandraDirectory
 from parley.store.cassandra.entry_changes import CassandraEntries
 from parley.store.cassandra.inspection import CassandraInspection
-from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.listing import CassandraListing
 from parley.store.cassandra.log import CassandraLog
 from parley.store.cassandra.member_states import CassandraMemberStates
@@ -32,7 +31,6 @@ from parley.store.cassandra.overview import CassandraOverviews
 from parley.store.cassandra.prefixes import CassandraPrefixes
 from parley.store.cassandra.record_rows import RecordRows
 from parley.store.cassandra.records import CassandraRecords
-from parley.store.cassandra.relations import CassandraRelations
 from parley.store.cassandra.repairs import CassandraRepairs
 from parley.store.cassandra.schema import BUCKET_POSITIONS, check_tables, create_tables
 from parley.store.cassandra.transfer import CassandraTransfer
@@ -91,10 +89,10 @@ class CassandraStore:
         self.available = True
         self._replication = replication
         self._is_connected = False
-        self._states = states = CassandraChatStates(cassandra, allocator is None, bucket_positions)
-        consents = Consents(cassandra, states, lambda: ids.next(EVENT, clock()))
-        self.invitations = CassandraInvitations(cassandra, clock, consents)
-        planner = AppendPlanner(states, consents, self.invitations, clock, random_bits)
+        self.records = records = CassandraRecords(cassandra, clock, self._connect)
+        self._states = states = CassandraChatStates(cassandra, records, allocator is None, bucket_positions)
+        consents = CassandraConsents(cassandra, states, records, lambda: ids.next(EVENT, clock()))
+        planner = AppendPlanner(states, consents, clock, random_bits)
         prefixes = CassandraPrefixes(states, clock, metrics, seal_after_ms)
         self.outbox = CassandraOutbox(states, self._heads, clock, ids)
         batches = ChatBatches(planner, self.outbox if publishes else None)
@@ -108,11 +106,8 @@ class CassandraStore:
                 planner, batches, allocator, prefixes, metrics, reach, hold, append_seconds
             )
         self.log = CassandraLog(planner, appends, prefixes, metrics)
-        self.directory = CassandraDirectory(cassandra, states, consents, allocator, chance)
-        chat_ids_of = self.directory.chat_ids_of
-        self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
+        self.directory = CassandraDirectory(cassandra, states, records, consents, allocator, chance)
         self.member_states = CassandraMemberStates(cassandra)
-        self.records = CassandraRecords(cassandra, clock, self._connect)
         self.cursors = CassandraCursors(cassandra)
         self.lanes = CassandraLanes(cassandra)
         self.overviews = CassandraOverviews(cassandra, planner.rows, self.log.heads, self.cursors)

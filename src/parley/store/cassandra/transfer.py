@@ -14,7 +14,7 @@ from parley.store.cassandra.append import BATCH_BYTES_MAX, MESSAGES_PER_BATCH_MA
 from parley.store.cassandra.batches import fence_update
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, KEEP_KEY, KEYS_AT, NO_KEY
 from parley.store.cassandra.connection import Row, Statement
-from parley.store.cassandra.consents import Consents
+from parley.store.cassandra.consents import CassandraConsents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.effects import chat_in
 from parley.store.cassandra.log_rows import PUT_ENTRY, PUT_VOID
@@ -54,7 +54,7 @@ class CassandraTransfer:
         records: CassandraRecords,
         connect: Callable[[], Awaitable[None]],
         counters: LogCounters,
-        consents: Consents,
+        consents: CassandraConsents,
         clock: Clock,
     ) -> None:
         self._rows = rows

@@ -19,7 +19,7 @@ from parley.errors import (
     StoreUnavailable,
 )
 from parley.model import AccountState, StoredEntry
-from parley.store.cassandra.append import AppendPlan, AppendPlanner, KeptAppend
+from parley.store.cassandra.append import AppendPlan, AppendPlanner, CassandraAppend
 from parley.store.cassandra.batches import ChatBatches, Withdrawn
 from parley.store.cassandra.chat_state import CassandraChatState
 from parley.store.cassandra.prefixes import CassandraPrefixes
@@ -38,7 +38,7 @@ from parley.store.two_phase import (
 )
 from parley.telemetry import Metrics
 
-KeptAttempt = Attempt[AppendPlan]
+CassandraAttempt = Attempt[AppendPlan]
 
 
 class CassandraTwoPhaseAppends:
@@ -63,7 +63,7 @@ class CassandraTwoPhaseAppends:
         self._hold = hold
         self._append_seconds = append_seconds
 
-    async def append(self, append: KeptAppend, state: CassandraChatState) -> None:
+    async def append(self, append: CassandraAppend, state: CassandraChatState) -> None:
         give_up_at = asyncio.get_running_loop().time() + self._append_seconds
 
         async def write() -> None:
@@ -71,7 +71,7 @@ class CassandraTwoPhaseAppends:
 
         await write_visibly(write, self._prefixes, append, state, give_up_at)
 
-    async def _write_all(self, append: KeptAppend, state: CassandraChatState, give_up_at: float) -> None:
+    async def _write_all(self, append: CassandraAppend, state: CassandraChatState, give_up_at: float) -> None:
         """Each run of drafts takes its numbers, and again if they were sealed."""
         for _ in range(ROUNDS_MAX + len(append.drafts)):
             if not append.todo:
@@ -86,7 +86,7 @@ class CassandraTwoPhaseAppends:
             raise StoreUnavailable("its numbers were sealed too often")
 
     async def _allocate_and_write(
-        self, append: KeptAppend, state: CassandraChatState, plan: AppendPlan, give_up_at: float
+        self, append: CassandraAppend, state: CassandraChatState, plan: AppendPlan, give_up_at: float
     ) -> None:
         numbers = await self._allocate(state, len(plan.indices))
         if isinstance(numbers, Refusal):  # decide again: some of them may be retries after all
@@ -106,8 +106,8 @@ class CassandraTwoPhaseAppends:
         return await allocate(self._allocator, self._metrics, state, count, read_end)
 
     def _parts(
-        self, append: KeptAppend, state: CassandraChatState, plan: AppendPlan, numbers: list[int]
-    ) -> list[KeptAttempt]:
+        self, append: CassandraAppend, state: CassandraChatState, plan: AppendPlan, numbers: list[int]
+    ) -> list[CassandraAttempt]:
         """Those of each bucket are written together, with the drafts that depend on them."""
         by_bucket: dict[int, list[int]] = {}
         for place, number in enumerate(numbers):
@@ -118,11 +118,11 @@ class CassandraTwoPhaseAppends:
             twins = [twin for twin in plan.twins if twin.first in indices]
             part = AppendPlan(plan.membership, plan.head, plan.bucket, indices, twins, plan.newcomer)
             placed = self._planner.place(append, state, indices, [numbers[place] for place in places])
-            parts.append(KeptAttempt(part, placed))
+            parts.append(CassandraAttempt(part, placed))
         return parts
 
     async def _write(
-        self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt, give_up_at: float
+        self, append: CassandraAppend, state: CassandraChatState, attempt: CassandraAttempt, give_up_at: float
     ) -> None:
         """Until every number is an entry or a void, or was written by another append."""
         for _ in range(ROUNDS_MAX):
@@ -154,7 +154,7 @@ class CassandraTwoPhaseAppends:
         raise StoreUnavailable("the conditions of its write failed too often")
 
     async def _reach_bucket(
-        self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt, give_up_at: float
+        self, append: CassandraAppend, state: CassandraChatState, attempt: CassandraAttempt, give_up_at: float
     ) -> bool:
         """Wait until the bucket of these numbers is open; False if it is closed again: they were sealed."""
         bucket, pause = self._states.bucket_of(attempt.first), VISIBLE_LOOK_SECONDS
@@ -173,7 +173,7 @@ class CassandraTwoPhaseAppends:
             return False
         return True
 
-    async def _commit(self, state: CassandraChatState, attempt: KeptAttempt) -> bool:
+    async def _commit(self, state: CassandraChatState, attempt: CassandraAttempt) -> bool:
         sets: dict[str, object] = {"resolved_through": state.resolved}
         conditions: dict[str, object] = {}
         if state.head < attempt.last:
@@ -183,13 +183,15 @@ class CassandraTwoPhaseAppends:
         cas = await self._batches.commit(state, attempt.plan, attempt.placed, sets, conditions, attempt.voids)
         return cas.is_applied
 
-    def _settle(self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt) -> None:
+    def _settle(self, append: CassandraAppend, state: CassandraChatState, attempt: CassandraAttempt) -> None:
         state.head = max(state.head, attempt.last)
         append.positions += [StoredEntry(void, None) for void in attempt.voids]
         self._metrics.gaps.add(len(attempt.voids), len(attempt.voids) + len(attempt.placed))
         append.settle(state, attempt.plan.twins, attempt.placed)
 
-    async def _reconsider(self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt) -> None:
+    async def _reconsider(
+        self, append: CassandraAppend, state: CassandraChatState, attempt: CassandraAttempt
+    ) -> None:
         """What is left to write after a condition failed, and which numbers are given up."""
         await self._states.refresh(state)
         if state.bucket == self._states.bucket_of(attempt.first):
@@ -197,7 +199,9 @@ class CassandraTwoPhaseAppends:
         if attempt.placed and state.revision != attempt.plan.membership.revision:
             await self._decide_again(append, state, attempt)
 
-    async def _sort_out(self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt) -> None:
+    async def _sort_out(
+        self, append: CassandraAppend, state: CassandraChatState, attempt: CassandraAttempt
+    ) -> None:
         """Take out what is stored already or was sealed."""
         placed = attempt.placed
         there = set(await self._states.positions(state.chat_id, attempt.first - 1, attempt.last))
@@ -214,14 +218,14 @@ class CassandraTwoPhaseAppends:
         out = {one.index for one in stored}
         attempt.sort(append, out=out, late=sealed - out, taken=sealed)
 
-    def _is_own(self, append: KeptAppend, index: int) -> bool:
+    def _is_own(self, append: CassandraAppend, index: int) -> bool:
         """Whether its sender has stored it; the id of somebody else is refused when it is decided again."""
         draft = append.drafts[index]
         assert draft.client_key is not None
         return append.originals[draft.client_key].sender_id == draft.sender_id
 
     async def _decide_again(
-        self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt
+        self, append: CassandraAppend, state: CassandraChatState, attempt: CassandraAttempt
     ) -> None:
         """A sender who was a member before the number and still is writes there; others are decided again."""
         placed = attempt.placed
@@ -238,5 +242,5 @@ class CassandraTwoPhaseAppends:
         attempt.keep_members(append, free)
 
 
-def _indices(attempt: KeptAttempt) -> set[int]:
+def _indices(attempt: CassandraAttempt) -> set[int]:
     return {one.index for one in attempt.placed}

@@ -31,7 +31,6 @@ from parley.core.append import (
     decide_append,
     stored_by,
 )
-from parley.dynamodb import Action, CancellationReason, Dynamo, Item, Put, TransactionCanceled
 from parley.errors import OutcomeUnknown, Refusal, StoreError, StoreUnavailable
 from parley.model import Draft, Role
 from parley.store.chat_append import ChatAppend, Placed, Twin
@@ -50,6 +49,8 @@ from parley.store.dynamodb.chat_state import (
     DynamoChatStates,
     KnownMembers,
 )
+from parley.store.dynamodb.consents import DynamoConsents
+from parley.store.dynamodb.driver import Action, CancellationReason, Dynamo, Item, Put, TransactionCanceled
 from parley.store.dynamodb.entries import FAILED, original_in, put_key, sequence_of, whole_entry
 from parley.store.dynamodb.keys import IdempotencyKeys
 from parley.store.dynamodb.schema import MESSAGES
@@ -114,12 +115,14 @@ class Planner:
         self,
         dynamo: Dynamo,
         states: DynamoChatStates,
+        consents: DynamoConsents,
         keys: IdempotencyKeys,
         clock: Clock,
         random_bits: Callable[[int], int],
     ) -> None:
         self.dynamo = dynamo
         self.states = states
+        self.consents = consents
         self.keys = keys
         self.clock = clock
         self._random_bits = random_bits
@@ -316,7 +319,7 @@ class FactFinder:
                 case Missing.JOIN:
                     assert facts.change is not None
                     facts.change.join, self.join = await changes.join_facts(
-                        self._planner.dynamo, draft, state, self._planner.clock()
+                        self._planner.consents, draft, state, self._planner.clock()
                     )
         if decision is Verdict.PLACE and draft.kind == MESSAGE:
             self._sending.add(draft.sender_id)

@@ -17,18 +17,6 @@ from msgspec import Struct
 
 from parley.clock import iso
 from parley.core.append import Verdict
-from parley.dynamodb import (
-    Action,
-    CancellationReason,
-    ConditionCheck,
-    ConditionFailed,
-    Dynamo,
-    Item,
-    TransactionCanceled,
-    UpdateItem,
-    number,
-    retry_unknown,
-)
 from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from parley.ids import EVENT, Ids
 from parley.store.chat_append import Placed, is_about_members, keyed
@@ -44,6 +32,18 @@ from parley.store.dynamodb.append import (
 )
 from parley.store.dynamodb.changes import change_writes, update_chat
 from parley.store.dynamodb.chat_state import DynamoChatState, DynamoChatStates, is_whole
+from parley.store.dynamodb.driver import (
+    Action,
+    CancellationReason,
+    ConditionCheck,
+    ConditionFailed,
+    Dynamo,
+    Item,
+    TransactionCanceled,
+    UpdateItem,
+    number,
+    retry_unknown,
+)
 from parley.store.dynamodb.entries import FAILED
 from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.schema import CHATS, COUNTERS

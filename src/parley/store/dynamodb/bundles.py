@@ -15,8 +15,8 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
-from parley.dynamodb import Dynamo, Item, Put, map_concurrently, number
 from parley.model import Kind
+from parley.store.dynamodb.driver import Dynamo, Item, Put, map_concurrently, number
 from parley.store.dynamodb.entries import (
     NEW_POSITION,
     joined_mentions,

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from parley.core.append import ChangeFacts, JoinFacts
 from parley.core.permissions import NO_USER
-from parley.dynamodb import Action, Delete, Dynamo, Item, Put, UpdateItem
 from parley.model import Action as ChangeAction
 from parley.model import Change, Draft, Role
 from parley.store.dynamodb.chat_state import DynamoChatState, KnownMembers
-from parley.store.dynamodb.consents import IS_UNASKED, newcomers
-from parley.store.dynamodb.invitations import delete_invitation, pending_in
-from parley.store.dynamodb.schema import CHATS, DELIVERY, INVITATIONS, MEMBERSHIPS
+from parley.store.dynamodb.consents import IS_UNASKED, DynamoConsents, end_invitation, still_says
+from parley.store.dynamodb.driver import Action, Delete, Item, Put, UpdateItem
+from parley.store.dynamodb.schema import CHATS, DELIVERY, MEMBERSHIPS
 
 
 def change_facts(change: Change, state: DynamoChatState, membership: KnownMembers) -> ChangeFacts:
@@ -37,25 +34,17 @@ class JoinWrites(NamedTuple):
 
 
 async def join_facts(
-    dynamo: Dynamo, draft: Draft, state: DynamoChatState, now_ms: int
+    consents: DynamoConsents, draft: Draft, state: DynamoChatState, now_ms: int
 ) -> tuple[JoinFacts, JoinWrites | None]:
     """What a join depends on, besides the other facts, and what its transaction checks and writes."""
     assert draft.change is not None
-    user_id, role = draft.change.user_id, draft.change.role
-    person = (await newcomers(dynamo, draft.sender_id, [user_id])).get(user_id)
+    user_id, chat_id = draft.change.user_id, state.chat_id
+    person = (await consents.newcomers(draft.sender_id, [user_id])).get(user_id)
     if person is None:
         return NO_USER, None
-    key: Item = {"user_id": user_id, "chat_id": state.chat_id}
-    invitation = pending_in(await dynamo.get(INVITATIONS, key), now_ms)
-    invited_as = invitation.role if invitation is not None else None
-    facts = replace(person.facts, chat_members=state.members, invited_as=invited_as)
-    if user_id != draft.sender_id:
-        return facts, JoinWrites(
-            person.is_unasked, [person.fence, *delete_invitation(user_id, state.chat_id)]
-        )
-    is_open = state.open_to_join and role is Role.MEMBER
-    ending = delete_invitation(user_id, state.chat_id, None if is_open else role)
-    return facts, JoinWrites(False, [person.check, *ending])
+    is_unasked = person.is_unasked and user_id != draft.sender_id
+    actions = [still_says(person), *end_invitation(person, chat_id)]
+    return person.facts_in(chat_id, state.members, now_ms), JoinWrites(is_unasked, actions)
 
 
 class ChangeWrites(NamedTuple):

@@ -12,15 +12,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
-from parley.dynamodb import (
-    Action,
-    ConditionCheck,
-    Dynamo,
-    Item,
-    UpdateItem,
-    is_valid_key,
-    number,
-)
 from parley.errors import (
     COUNTER_INCONSISTENT,
     COUNTER_MISSING,
@@ -30,6 +21,7 @@ from parley.errors import (
 )
 from parley.model import AccountState, ChatType, Role
 from parley.store.chat_append import PEOPLE_REMEMBERED_MAX
+from parley.store.consent import has_blocked
 from parley.store.dynamodb.bundles import (
     BUNDLED_MAX,
     SPAN,
@@ -38,14 +30,23 @@ from parley.store.dynamodb.bundles import (
     last_position,
     positions_in,
 )
-from parley.store.dynamodb.people import account_state, read_people
+from parley.store.dynamodb.driver import (
+    Action,
+    ConditionCheck,
+    Dynamo,
+    Item,
+    UpdateItem,
+    is_valid_key,
+    number,
+)
+from parley.store.dynamodb.people import REVISION, account_state, read_people
+from parley.store.dynamodb.records import DynamoRecords
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES
 from parley.store.entries import dense_end, shard_of, tag_of
 from parley.store.recent_sends import RecentSends
 from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.tables import CONSENTS, alone
 
-IS_BLOCKED = "is_blocked"
-"""The mark on a membership of a direct chat: the other one has blocked this one."""
 CHATS_REMEMBERED_MAX = 20_000
 POSITIONS_PER_LOOK_MAX = 1_000
 UNKEYED_MAX = BUNDLED_MAX
@@ -173,8 +174,9 @@ class KnownMembers(NamedTuple):
 class DynamoChatStates:
     """The chats that this node remembers. `is_atomic`: their heads are their counters."""
 
-    def __init__(self, dynamo: Dynamo, is_atomic: bool) -> None:
+    def __init__(self, dynamo: Dynamo, records: DynamoRecords, is_atomic: bool) -> None:
         self._dynamo = dynamo
+        self._records = records
         self._is_atomic = is_atomic
         self._states: dict[str, DynamoChatState] = {}
 
@@ -327,10 +329,17 @@ class DynamoChatStates:
             roles = state.roles = {user_id: roles[user_id] for user_id in asked & roles.keys()}
         if not unknown:
             return KnownMembers(revision, roles)
-        rows, accounts = await asyncio.gather(
-            self._rows(state.chat_id, unknown), self._inactive({*unknown, *state.pair})
+        rows, people = await asyncio.gather(
+            self._rows(state.chat_id, unknown), read_people(self._dynamo, {*unknown, *state.pair})
         )
-        blocked = frozenset(user_id for user_id, row in rows.items() if row.get(IS_BLOCKED))
+        accounts = {
+            person: account
+            for person, user in people.items()
+            if (account := account_state(user)) is not AccountState.ACTIVE
+        }
+        blocked = frozenset[str]()
+        if any(REVISION in people.get(person, {}) for person in state.pair):  # one of them has said something
+            blocked = frozenset([one for one in rows if await self.is_blocked(one, state.pair)])
         found = {
             person: Role(cast(str, row["role"])) for person, row in rows.items() if person not in blocked
         }
@@ -345,11 +354,10 @@ class DynamoChatStates:
         keys: list[Item] = [{"chat_id": chat_id, "user_id": user_id} for user_id in user_ids]
         return {cast(str, row["user_id"]): row for row in await self._dynamo.batch_get(MEMBERSHIPS, keys)}
 
-    async def _inactive(self, user_ids: Iterable[str]) -> dict[str, AccountState]:
-        """Those of these whose accounts are not active."""
-        people = await read_people(self._dynamo, sorted(user_ids))
-        found = {user_id: account_state(item) for user_id, item in people.items()}
-        return {user_id: state for user_id, state in found.items() if state is not AccountState.ACTIVE}
+    async def is_blocked(self, user_id: str, pair: Iterable[str]) -> bool:
+        """Whether the other person of a direct chat has blocked this one."""
+        found = await self._records.get(CONSENTS, [alone(peer) for peer in pair])
+        return any(has_blocked(said, user_id) for said in found)
 
     async def joined(self, state: DynamoChatState, user_ids: Iterable[str]) -> dict[str, int]:
         """Since which position each of these is a member, for those who are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from parley.dynamodb import Dynamo, number
+from parley.store.dynamodb.driver import Dynamo, number
 from parley.store.dynamodb.schema import COUNTERS
 from parley.store.ports import Allocator
 

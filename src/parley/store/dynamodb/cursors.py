@@ -11,14 +11,6 @@ import contextlib
 from functools import partial
 
 from parley.clock import iso
-from parley.dynamodb import (
-    ConditionFailed,
-    Dynamo,
-    Item,
-    is_valid_key,
-    number,
-    retry_unknown,
-)
 from parley.errors import OutcomeUnknown
 from parley.model import CursorMove
 from parley.store.buffered_cursors import (
@@ -29,6 +21,14 @@ from parley.store.buffered_cursors import (
     Report,
     UserInChat,
     moved,
+)
+from parley.store.dynamodb.driver import (
+    ConditionFailed,
+    Dynamo,
+    Item,
+    is_valid_key,
+    number,
+    retry_unknown,
 )
 from parley.store.dynamodb.schema import DELIVERY, DEVICES, device_key, device_prefix
 from parley.store.notes import Mark

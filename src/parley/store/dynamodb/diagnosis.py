@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 import aiohttp
 
 from parley.clock import CLOCK_MS_OFF_MAX, MS_PER_SECOND, Clock, wall_clock
-from parley.dynamodb import Dynamo
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.schema import TABLES, VERSION, check_tables, is_recoverable
 from parley.store.rows import Finding
 

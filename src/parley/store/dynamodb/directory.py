@@ -10,13 +10,31 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
 import structlog
 
 from parley.clock import Clock
 from parley.core.permissions import NO_USER, decide_creation
-from parley.dynamodb import (
+from parley.errors import (
+    BLOCKED,
+    OutcomeUnknown,
+    Refused,
+    StoreDamaged,
+    StoreError,
+    StoreUnavailable,
+)
+from parley.ids import EVENT, Ids
+from parley.model import ChatMember, ChatType, ReadReceipts, Role, StoredChat
+from parley.store.dynamodb.chat_state import DynamoChatStates, fence
+from parley.store.dynamodb.consents import (
+    IS_UNASKED,
+    MOVE_CONSENT,
+    DynamoConsents,
+    DynamoNewcomer,
+    still_says,
+)
+from parley.store.dynamodb.driver import (
     Action,
     ConditionFailed,
     Dynamo,
@@ -28,21 +46,8 @@ from parley.dynamodb import (
     number,
     retry_unknown,
 )
-from parley.errors import (
-    BLOCKED,
-    OutcomeUnknown,
-    Refused,
-    StoreDamaged,
-    StoreError,
-    StoreUnavailable,
-)
-from parley.ids import EVENT, Ids
-from parley.model import ChatMember, ChatType, ReadReceipts, Role, StoredChat
-from parley.store.dynamodb.chat_state import IS_BLOCKED, DynamoChatStates, fence
-from parley.store.dynamodb.consents import IS_UNASKED, MOVE_CONSENT, Newcomer, newcomers
 from parley.store.dynamodb.people import EXISTS, NAMES, USERS, person_key
-from parley.store.dynamodb.relations import Blocks, blocks_between, check_blocks
-from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS, item_count
+from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS
 from parley.store.ports import Allocator
 from parley.store.rules import direct_key
 
@@ -53,18 +58,11 @@ ACTIONS_PER_MEMBER = 3
 assert ACTIONS_PER_MEMBER * MEMBERS_AT_ONCE_MAX + 2 < ACTIONS_MAX, "a chat and its counter come with them"
 ATTEMPTS_MAX = 10
 FENCES_AT_ONCE_MAX = 16
+READS_AT_ONCE_MAX = 16
 
 log = structlog.get_logger("parley.store")
 
 NEW = "attribute_not_exists({})"
-
-
-class Direct(NamedTuple):
-    """A direct chat to create: its key, the other person, and who of the two has blocked whom."""
-
-    key: str
-    other_id: str | None = None
-    blocks: Blocks = Blocks()
 
 
 class DynamoDirectory:
@@ -77,12 +75,14 @@ class DynamoDirectory:
         self,
         dynamo: Dynamo,
         states: DynamoChatStates,
+        consents: DynamoConsents,
         clock: Clock,
         make_ids: Ids,
         allocator: Allocator | None,
     ) -> None:
         self._dynamo = dynamo
         self._states = states
+        self._consents = consents
         self._clock = clock
         self._ids = make_ids
         self._allocator = allocator
@@ -90,18 +90,20 @@ class DynamoDirectory:
     async def create_chat(self, chat: StoredChat, member_ids: Sequence[str]) -> tuple[StoredChat, bool]:
         people = sorted({*member_ids, chat.created_by})
         for _ in range(ATTEMPTS_MAX):
-            direct = await self._direct(chat, people) if chat.chat_type is ChatType.DIRECT else None
-            if direct is not None:
-                found = await self._direct_chat(direct.key)
+            key = direct_key(people) if chat.chat_type is ChatType.DIRECT else None
+            if key is not None:
+                if await self._states.is_blocked(chat.created_by, people):
+                    raise Refused(BLOCKED)
+                found = await self._direct_chat(key)
                 if found is not None:
                     return found, False
-            made = await self._create(chat, await self._check_people(chat, people), direct)
+            made = await self._create(chat, await self._check_people(chat, people), key)
             if made is not None:
                 return made
         raise StoreUnavailable("the chat could not be written")
 
     async def _create(
-        self, chat: StoredChat, people: list[Newcomer], direct: Direct | None
+        self, chat: StoredChat, people: list[DynamoNewcomer], key: str | None
     ) -> tuple[StoredChat, bool] | None:
         """None if something has changed since it was read, so that all is to be decided again."""
         if self._allocator is not None:
@@ -112,7 +114,7 @@ class DynamoDirectory:
         made: tuple[StoredChat, bool] | None = None
         try:
             if await self._write_early(chat, early):
-                made = await self._commit(chat, self._actions(chat, direct, last, len(people)), direct)
+                made = await self._commit(chat, self._actions(chat, key, last, len(people)), key)
         except (Refused, StoreDamaged, StoreUnavailable):
             await self._delete_early(chat, early)
             raise
@@ -120,24 +122,14 @@ class DynamoDirectory:
             await self._delete_early(chat, early)
         return made
 
-    async def _direct(self, chat: StoredChat, people: list[str]) -> Direct:
-        """Refused if the other person has blocked the creator."""
-        others = [person for person in people if person != chat.created_by]
-        if len(others) != 1 or not is_valid_key(chat.created_by, *others):
-            return Direct(direct_key(people))
-        blocks = await blocks_between(self._dynamo, chat.created_by, others[0])
-        if blocks.by_other:
-            raise Refused(BLOCKED)
-        return Direct(direct_key(people), others[0], blocks)
-
     async def _direct_chat(self, key: str) -> StoredChat | None:
         if not is_valid_key(key):
             return None
         found = await self._dynamo.get(DIRECT_CHATS, {"direct_key": key})
         return await self.chat(cast(str, found["chat_id"])) if found is not None else None
 
-    async def _check_people(self, chat: StoredChat, people: list[str]) -> list[Newcomer]:
-        found = await newcomers(self._dynamo, chat.created_by, people)
+    async def _check_people(self, chat: StoredChat, people: list[str]) -> list[DynamoNewcomer]:
+        found = await self._consents.newcomers(chat.created_by, people)
         facts = {user_id: found[user_id].facts if user_id in found else NO_USER for user_id in people}
         refusal = decide_creation(chat.created_by, facts)
         if refusal is not None:
@@ -146,17 +138,17 @@ class DynamoDirectory:
 
     # Writing a chat
 
-    async def _write_early(self, chat: StoredChat, people: list[Newcomer]) -> bool:
+    async def _write_early(self, chat: StoredChat, people: list[DynamoNewcomer]) -> bool:
         """False if one of them may no longer be added, or all must be counted again."""
         early: Item = {"early": True}
 
-        async def write(some: Sequence[Newcomer]) -> None:
+        async def write(some: Sequence[DynamoNewcomer]) -> None:
             actions: list[Action] = []
             for one in some:
                 actions += [
                     Put(MEMBERSHIPS, _membership(chat, one.user_id) | early),
                     Put(DELIVERY, _delivery(chat, one) | early),
-                    one.fence,
+                    still_says(one),
                 ]
             token = self._ids.next(EVENT, self._clock())
             await retry_unknown(lambda: self._dynamo.transact(actions, token))
@@ -168,7 +160,7 @@ class DynamoDirectory:
             return False
         return True
 
-    async def _delete_early(self, chat: StoredChat, people: list[Newcomer]) -> None:
+    async def _delete_early(self, chat: StoredChat, people: list[DynamoNewcomer]) -> None:
         """Delete the rows of a chat that was not created. Even if that fails, readers ignore them."""
         try:
             keys: list[Item] = [{"chat_id": chat.chat_id, "user_id": one.user_id} for one in people]
@@ -178,29 +170,25 @@ class DynamoDirectory:
             log.info("rows of an unfinished chat not deleted", chat_id=chat.chat_id, reason=str(error))
 
     def _actions(
-        self, chat: StoredChat, direct: Direct | None, people: list[Newcomer], member_count: int
+        self, chat: StoredChat, key: str | None, people: list[DynamoNewcomer], member_count: int
     ) -> list[Action]:
-        """The transaction that creates the chat. A direct chat also checks the blocks: see `relations`."""
+        """The transaction that creates the chat."""
         revision = self._ids.next(EVENT, self._clock())
-        key = direct.key if direct is not None else None
-        blocked = direct.other_id if direct is not None and direct.blocks.by_actor else None
         actions: list[Action] = [
             Put(CHATS, chat_item(chat, key, member_count, revision), NEW.format("chat_id"))
         ]
         if self._allocator is None:
             actions.append(Put(COUNTERS, counter_item(chat, revision), NEW.format("chat_id")))
-        actions += [Put(MEMBERSHIPS, _membership(chat, p.user_id, p.user_id == blocked)) for p in people]
+        actions += [Put(MEMBERSHIPS, _membership(chat, person.user_id)) for person in people]
         actions += [Put(DELIVERY, _delivery(chat, person)) for person in people]
-        actions += [person.fence for person in people if person.user_id != chat.created_by]
-        if direct is not None:
-            item: Item = {"direct_key": direct.key, "chat_id": chat.chat_id}
+        actions += [still_says(person) for person in people if person.user_id != chat.created_by]
+        if key is not None:
+            item: Item = {"direct_key": key, "chat_id": chat.chat_id}
             actions.append(Put(DIRECT_CHATS, item, NEW.format("direct_key")))
-            if direct.other_id is not None:
-                actions += check_blocks(chat.created_by, direct.other_id, direct.blocks)
         return actions
 
     async def _commit(
-        self, chat: StoredChat, actions: list[Action], direct: Direct | None
+        self, chat: StoredChat, actions: list[Action], key: str | None
     ) -> tuple[StoredChat, bool] | None:
         token = self._ids.next(EVENT, self._clock())
         try:
@@ -209,17 +197,17 @@ class DynamoDirectory:
             if await self.chat(chat.chat_id) is None:
                 raise
         except TransactionCanceled:
-            return await self._existing_chat(chat, direct)
+            return await self._existing_chat(chat, key)
         return chat, True
 
-    async def _existing_chat(self, chat: StoredChat, direct: Direct | None) -> tuple[StoredChat, bool] | None:
+    async def _existing_chat(self, chat: StoredChat, key: str | None) -> tuple[StoredChat, bool] | None:
         """The transaction was cancelled: an earlier attempt created the chat, or another node was faster.
 
-        None: neither. A block or a consent is no longer what it was.
+        None: neither. Somebody no longer consents.
         """
         if await self.chat(chat.chat_id) is not None:
             return chat, True
-        found = await self._direct_chat(direct.key) if direct is not None else None
+        found = await self._direct_chat(key) if key is not None else None
         return (found, False) if found is not None else None
 
     # Reading
@@ -254,23 +242,55 @@ class DynamoDirectory:
         item = await self._item(chat_id)
         return number(item, "member_count") if item is not None else 0
 
-    async def count(self) -> int:
-        return await item_count(self._dynamo, CHATS)
-
-    async def chat_ids_of(self, user_id: str) -> list[str]:
+    async def chat_ids_of(self, user_id: str, *, unasked: bool = False) -> list[str]:
         if not is_valid_key(user_id):
             return []
+        only = f" AND {IS_UNASKED} = :left" if unasked else ""
         rows = await self._dynamo.query_all(
             DELIVERY,
             "user_id = :user",
             {":user": user_id, ":left": True},
-            filter="has_left <> :left",
+            filter=f"has_left <> :left{only}",
             projection="chat_id, early",
         )
         early = [row["chat_id"] for row in rows if row.get("early")]
         found = await self._dynamo.batch_get(CHATS, [{"chat_id": chat_id} for chat_id in early])
         missing = set(early) - {item["chat_id"] for item in found}
         return [chat_id for row in rows if (chat_id := cast(str, row["chat_id"])) not in missing]
+
+    async def sharing_chats(self, user_id: str, others: Sequence[str]) -> set[str]:
+        chats = set(await self.chat_ids_of(user_id)) if others else set[str]()
+        if not chats:
+            return set()
+        keys = {direct_key([user_id, other]): other for other in others if is_valid_key(other)}
+        places: list[Item] = [{"direct_key": key} for key in keys if is_valid_key(key)]
+        direct = {
+            keys[cast(str, item["direct_key"])]
+            for item in await self._dynamo.batch_get(DIRECT_CHATS, places)
+            if item["chat_id"] in chats
+        }
+        rest = [other for other in keys.values() if other not in direct]
+        shared = await map_concurrently(
+            lambda other: self._is_in_one_of(other, chats), rest, READS_AT_ONCE_MAX
+        )
+        return direct | {other for other, is_shared in zip(rest, shared, strict=True) if is_shared}
+
+    async def _is_in_one_of(self, user_id: str, chats: set[str]) -> bool:
+        start: Item | None = None
+        while True:
+            page = await self._dynamo.query(
+                DELIVERY,
+                "user_id = :user",
+                {":user": user_id, ":left": True},
+                filter="has_left <> :left",
+                projection="chat_id",
+                start=start,
+            )
+            if any(row["chat_id"] in chats for row in page.items):
+                return True
+            start = page.next_key
+            if start is None:
+                return False
 
     async def fence(self, user_id: str, chat_ids: Sequence[str] | None = None) -> None:
         """A new revision of the person's consent, then one of the membership of each chat.
@@ -347,10 +367,9 @@ def counter_item(chat: StoredChat, revision: str) -> Item:
     }
 
 
-def _membership(chat: StoredChat, user_id: str, is_blocked: bool = False) -> Item:
+def _membership(chat: StoredChat, user_id: str) -> Item:
     role = Role.OWNER if user_id == chat.created_by else Role.MEMBER
-    mark: Item = {IS_BLOCKED: True} if is_blocked else {}
-    return mark | {
+    return {
         "chat_id": chat.chat_id,
         "user_id": user_id,
         "role": role.value,
@@ -359,7 +378,7 @@ def _membership(chat: StoredChat, user_id: str, is_blocked: bool = False) -> Ite
     }
 
 
-def _delivery(chat: StoredChat, person: Newcomer) -> Item:
+def _delivery(chat: StoredChat, person: DynamoNewcomer) -> Item:
     return {
         "user_id": person.user_id,
         IS_UNASKED: person.is_unasked and person.user_id != chat.created_by,

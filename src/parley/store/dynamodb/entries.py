@@ -12,9 +12,9 @@ import msgspec
 from msgspec import UNSET
 
 from parley.clock import MS_PER_DAY, from_iso
-from parley.dynamodb import Item, Put
 from parley.errors import StoreDamaged
 from parley.model import AttachedFile, Draft, StoredEntry
+from parley.store.dynamodb.driver import Item, Put
 from parley.store.dynamodb.schema import KEYS, MESSAGES, SEPARATOR
 from parley.store.entries import encode_json, entry_of
 from parley.wire.codec import encode_entry

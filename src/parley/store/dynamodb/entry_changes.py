@@ -13,15 +13,6 @@ from functools import partial
 from typing import cast
 
 from parley.clock import Clock
-from parley.dynamodb import (
-    ConditionFailed,
-    Dynamo,
-    Item,
-    TransactionCanceled,
-    is_valid_key,
-    number,
-    retry_unknown,
-)
 from parley.errors import StoreUnavailable
 from parley.ids import EVENT, Ids
 from parley.store.dynamodb.bundles import (
@@ -34,6 +25,15 @@ from parley.store.dynamodb.bundles import (
     unbundled,
 )
 from parley.store.dynamodb.chat_state import DynamoChatStates, fence
+from parley.store.dynamodb.driver import (
+    ConditionFailed,
+    Dynamo,
+    Item,
+    TransactionCanceled,
+    is_valid_key,
+    number,
+    retry_unknown,
+)
 from parley.store.dynamodb.entries import sequence_of, stored_in
 from parley.store.dynamodb.lanes import lanes_of_chat
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from parley import ids
 from parley.clock import MS_PER_DAY, Clock, from_iso
-from parley.dynamodb import Dynamo, Item, is_valid_key, number
 from parley.errors import ConfigError
 from parley.model import ChatType
 from parley.store.account_check import account_breaches
@@ -27,6 +26,7 @@ from parley.store.dynamodb.bundles import (
     unbundled,
 )
 from parley.store.dynamodb.counters import Counters
+from parley.store.dynamodb.driver import Dynamo, Item, is_valid_key, number
 from parley.store.dynamodb.entries import KEY_DAYS, VOID, entry_in, key_of
 from parley.store.dynamodb.entry_changes import mark_in
 from parley.store.dynamodb.people import USERS, person_key, read_people
@@ -42,6 +42,7 @@ from parley.store.dynamodb.schema import (
     MEMBERSHIPS,
     MESSAGES,
     check_tables,
+    item_count,
 )
 from parley.store.entries import place_in, tag_of
 from parley.store.invariants import Breach, StoreUnreadable
@@ -74,8 +75,9 @@ class DynamoInspection:
         self._clock = clock
         self._is_checked = False
 
-    async def chat_count(self) -> int | None:
-        return None
+    async def chat_count(self) -> int:
+        await self._check_tables()
+        return await item_count(self._dynamo, CHATS)
 
     async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
         await self._check_tables()

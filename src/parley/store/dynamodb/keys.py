@@ -14,10 +14,10 @@ from typing import cast
 
 from parley import ids
 from parley.clock import Clock
-from parley.dynamodb import Dynamo, Item, number, retry_unknown
 from parley.errors import StoreUnavailable
 from parley.store.dynamodb.bundles import bundle_across, last_position, positions_in, unbundled
 from parley.store.dynamodb.chat_state import LOOK_AGAIN_SECONDS, UNKEYED_MAX, unkeyed_in
+from parley.store.dynamodb.driver import Dynamo, Item, number, retry_unknown
 from parley.store.dynamodb.entries import entry_in, is_live, key_item, key_text, sequence_of
 from parley.store.dynamodb.schema import CHATS, COUNTERS, KEYS, MESSAGES
 

@@ -14,8 +14,15 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from parley.dynamodb import ConditionFailed, Dynamo, Item, map_concurrently, number, retry_unknown
-from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim
+from parley.core.deliveries import DeliveryEvent, Lane, LaneClaim
+from parley.store.dynamodb.driver import (
+    ConditionFailed,
+    Dynamo,
+    Item,
+    map_concurrently,
+    number,
+    retry_unknown,
+)
 from parley.store.dynamodb.schema import LANES, SEPARATOR
 
 SHARDS = 32

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import cast
 
-from parley.dynamodb import Dynamo, Item, is_valid_key, map_concurrently, number
 from parley.model import ChatType
 from parley.store.dynamodb.counters import Counters
+from parley.store.dynamodb.driver import Dynamo, Item, is_valid_key, map_concurrently, number
 from parley.store.dynamodb.people import read_people, user_in
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS

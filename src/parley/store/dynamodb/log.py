@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from parley.dynamodb import Item, is_valid_key, map_concurrently, number
 from parley.errors import EntriesTrimmed, StoreDamaged, StoreUnavailable
 from parley.model import AppendResult, Draft, Head, Page, Persisted
 from parley.store.chat_append import CHATS_AT_ONCE_MAX, append_by_chat
@@ -14,6 +13,7 @@ from parley.store.dynamodb.append import DynamoAppend, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
 from parley.store.dynamodb.bundles import item_at, items_of_keys, read_rows
 from parley.store.dynamodb.chat_state import DynamoChatStates, is_whole
+from parley.store.dynamodb.driver import Item, is_valid_key, map_concurrently, number
 from parley.store.dynamodb.entries import sequence_of, whole_entry
 from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.scans import table_pages

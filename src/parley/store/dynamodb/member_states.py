@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from parley.dynamodb import ConditionFailed, Dynamo, Item, is_valid_key, number, retry_unknown
 from parley.model import MemberCursor, MemberSettings, Notify
+from parley.store.dynamodb.driver import ConditionFailed, Dynamo, Item, is_valid_key, number, retry_unknown
 from parley.store.dynamodb.schema import CHATS, DELIVERY, DEVICES, MEMBERSHIPS
 
 
@@ -77,12 +77,6 @@ class DynamoMemberStates:
         rows = await self._dynamo.batch_get(DELIVERY, keys)
         found = {cast(str, row["user_id"]): _settings(row) for row in rows if not row.get("has_left")}
         return {user_id: found.get(user_id, MemberSettings()) for user_id in user_ids}
-
-    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
-        if not is_valid_key(user_id, chat_id):
-            return None
-        row = await self._dynamo.get(DELIVERY, {"user_id": user_id, "chat_id": chat_id}) or {}
-        return None if row.get("has_left") else cast("str | None", row.get("muted_until"))
 
     async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
         if not is_valid_key(user_id):

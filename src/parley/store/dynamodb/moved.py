@@ -12,16 +12,23 @@ from typing import Any, cast
 import msgspec
 
 from parley.clock import MS_PER_DAY, MS_PER_SECOND, from_iso
-from parley.dynamodb import Dynamo, Item, map_concurrently, number
+from parley.core.deliveries import DeadLetter
+from parley.core.marks import MessageMark
+from parley.core.push_devices import OUTCOME_DAYS, RungThrough
 from parley.model import AccountState, ChatSettings, Session, User
-from parley.store.delivery.rows import DeadLetter
-from parley.store.dynamodb.consents import COUNT
-from parley.store.dynamodb.people import REVISION, USERS, person_key
+from parley.store.dynamodb.driver import Dynamo, Item, number
 from parley.store.dynamodb.records import load
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, SCHEMA, SEPARATOR, Report, has_table
-from parley.store.push.rows import OUTCOME_DAYS, RungThrough
-from parley.store.records import BOOKS, line_of_session, lines_of, record_of, records_of_person
+from parley.store.records import (
+    BOOKS,
+    WindowsOfChats,
+    line_of_session,
+    lines_of,
+    record_of,
+    records_of_person,
+    said_by,
+)
 from parley.store.tables import (
     AMENDMENTS,
     API_TOKENS,
@@ -42,10 +49,10 @@ from parley.store.tables import (
     SESSIONS,
     USER_SESSIONS,
     WEBHOOKS,
-    KeptKey,
     KeptPerson,
     KeptSession,
     RecordTable,
+    ServerKey,
 )
 
 FIRST_WITH_RECORDS = 14
@@ -132,15 +139,22 @@ def _session(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
     return [(SESSIONS, session), (USER_SESSIONS, line_of_session(session))]
 
 
-def _settings(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
-    settings = record_of(ChatSettings, {name: item[name] for name in SETTINGS if item.get(name) is not None})
-    if settings != ChatSettings(chat_id=settings.chat_id):
-        yield CHAT_SETTINGS, settings
+def _mark(windows: WindowsOfChats) -> Read:
+    def read(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+        chat_id, _, target = cast(str, item["place"]).partition(SEPARATOR)
+        mark = record_of(MessageMark, item | {"chat_id": chat_id, "target": int(target)})
+        return [] if windows.takes(mark) else [(MESSAGE_MARKS, mark)]
+
+    return read
 
 
-def _mark(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
-    chat_id, _, target = cast(str, item["place"]).partition(SEPARATOR)
-    yield MESSAGE_MARKS, record_of(MESSAGE_MARKS.kind, item | {"chat_id": chat_id, "target": int(target)})
+def _settings(windows: WindowsOfChats) -> Read:
+    def read(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+        stored = {name: item[name] for name in SETTINGS if item.get(name) is not None}
+        settings = windows.settings(record_of(ChatSettings, stored))
+        return [] if settings is None else [(CHAT_SETTINGS, settings)]
+
+    return read
 
 
 def _hash(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
@@ -150,7 +164,7 @@ def _hash(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
 def _server_key(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
     name = cast(str, item["name"])
     if name.startswith(KEY_PREFIX):
-        yield SERVER_KEYS, KeptKey(name=name.removeprefix(KEY_PREFIX), value=cast(str, item["value"]))
+        yield SERVER_KEYS, ServerKey(name=name.removeprefix(KEY_PREFIX), value=cast(str, item["value"]))
 
 
 MOVED: dict[str, Read] = {
@@ -168,28 +182,45 @@ MOVED: dict[str, Read] = {
     "attachment_lists": _each(ATTACHMENT_LINES),
     "push_devices": _devices,
     "push_outcomes": _outcome,
-    "message_marks": _mark,
     "amendments": _each(AMENDMENTS),
     "log_hashes": _hash,
-    CHATS: _settings,
     SCHEMA: _server_key,
 }
 
 
-async def _keep_beside(dynamo: Dynamo, item: Item) -> None:
-    """What the engine has beside the record of a person: see `people`."""
-    kept = {name: item[name] for name in (REVISION, *COUNT.values()) if name in item}
-    if kept:
-        expression = "SET " + ", ".join(f"{name} = :{name}" for name in kept)
-        values = {f":{name}": value for name, value in kept.items()}
-        await dynamo.update(USERS, person_key(cast(str, item["user_id"])), expression, values)
+OF_PEOPLE = ("relations", "invitations", "chat_invitations")
+"""Tables of which all that is about one person becomes a record. The last repeats the one before."""
+
+
+async def _move_consents(dynamo: Dynamo, report: Report) -> None:
+    there = [name for name in OF_PEOPLE[:2] if await has_table(dynamo, name)]
+    for name in there:
+        moved, last = 0, ""
+        async for items in table_pages(dynamo, name):
+            for user_id in dict.fromkeys(cast(str, item["user_id"]) for item in items):
+                if user_id != last:  # the items of a person follow each other
+                    moved += await _move_consent(dynamo, user_id, there)
+                last = user_id
+        report(f"{dynamo.table(name)}: {moved} records moved")
+
+
+async def _move_consent(dynamo: Dynamo, user_id: str, there: list[str]) -> int:
+    """All that a person has said. Who was moved is asked for it: see `load`."""
+    found = {name: await dynamo.query_all(name, "user_id = :user", {":user": user_id}) for name in there}
+    relations, invitations = [found.get(name, []) for name in OF_PEOPLE[:2]]
+    records = said_by(user_id, relations, invitations)
+    for table, record in records:
+        await load(dynamo, table, [record])
+    return len(records)
 
 
 async def move_to_records(dynamo: Dynamo, version: int, report: Report) -> None:
     """From the tables of that version."""
     if version >= FIRST_WITH_RECORDS:
         return
-    for name, read in MOVED.items():
+    windows = WindowsOfChats()
+    moves = MOVED | {"message_marks": _mark(windows), CHATS: _settings(windows)}
+    for name, read in moves.items():
         if not await has_table(dynamo, name):
             continue
         moved = 0
@@ -201,9 +232,8 @@ async def move_to_records(dynamo: Dynamo, version: int, report: Report) -> None:
             for table, records in by_table.items():
                 await load(dynamo, table, records)
                 moved += len(records)
-            if name == "users":
-                await map_concurrently(lambda item: _keep_beside(dynamo, item), items, WRITES_AT_ONCE_MAX)
         report(f"{dynamo.table(name)}: {moved} records moved")
-    gone = [*(name for name in MOVED if name not in (CHATS, SCHEMA)), "usernames", "user_sessions"]
-    old = ", ".join(map(dynamo.table, gone))
+    await _move_consents(dynamo, report)
+    gone = (*moves, *OF_PEOPLE, "usernames", "user_sessions")
+    old = ", ".join(dynamo.table(name) for name in gone if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be deleted when all is well: {old}")

@@ -13,9 +13,16 @@ import asyncio
 from collections.abc import Iterable
 from typing import cast
 
-from parley.dynamodb import ConditionFailed, Dynamo, Item, map_concurrently, number, retry_unknown
 from parley.store.compared_overviews import Heads
 from parley.store.dynamodb.bundles import end_of
+from parley.store.dynamodb.driver import (
+    ConditionFailed,
+    Dynamo,
+    Item,
+    map_concurrently,
+    number,
+    retry_unknown,
+)
 from parley.store.dynamodb.schema import MESSAGES
 from parley.store.entries import UNPUBLISHED_SHARDS, shard_of, tag_of
 from parley.store.published_marks import OutboxMarks

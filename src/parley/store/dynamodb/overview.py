@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
-from parley.dynamodb import Dynamo, Item, is_valid_key, map_concurrently, number
 from parley.model import ChatType, Kind
 from parley.store.compared_overviews import (
     READS_AT_ONCE_MAX,
@@ -29,6 +28,7 @@ from parley.store.dynamodb.bundles import (
     span_of,
     unbundled,
 )
+from parley.store.dynamodb.driver import Dynamo, Item, is_valid_key, map_concurrently, number
 from parley.store.dynamodb.entries import VOID, entry_in, sequence_of
 from parley.store.dynamodb.schema import CHATS, DELIVERY, DEVICES, MESSAGES, device_key
 from parley.wire.codec import encode_entry

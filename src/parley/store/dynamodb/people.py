@@ -1,7 +1,7 @@
 """People, as the engine itself looks at them: their records, and what only it has beside these.
 
-The item of a person also has the revision of their consent (see `consents`), and how many contacts and blocks
-they have. Whoever writes the record leaves that alone.
+The item of a person also has the revision of their consent (see `consents`). Whoever writes the record leaves
+that alone.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
-from parley.dynamodb import Dynamo, Item, is_valid_key, number
 from parley.model import AccountState, User
-from parley.store.dynamodb.schema import NUMBER, PARTITION, PLACE, RECORD, records_of
+from parley.store.dynamodb.driver import Dynamo, Item, is_valid_key, number
+from parley.store.dynamodb.schema import CONSENT_REVISION, NUMBER, PARTITION, PLACE, RECORD, records_of
 from parley.store.tables import ALONE, PEOPLE, user_of
 
 USERS = records_of(PEOPLE)
-REVISION = "consent_revision"
-"""Of a person's item; see `consents`."""
+REVISION = CONSENT_REVISION
 NAMES = {"#record": RECORD}
 EXISTS = "attribute_exists(#record)"
 

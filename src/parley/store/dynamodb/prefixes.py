@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from parley.clock import Clock
-from parley.dynamodb import (
+from parley.errors import StoreUnavailable
+from parley.ids import EVENT, Ids
+from parley.model import Persisted, StoredEntry
+from parley.store.dynamodb.chat_state import DynamoChatState, DynamoChatStates
+from parley.store.dynamodb.driver import (
     Action,
     CancellationReason,
     ConditionCheck,
@@ -13,10 +17,6 @@ from parley.dynamodb import (
     TransactionCanceled,
     retry_unknown,
 )
-from parley.errors import StoreUnavailable
-from parley.ids import EVENT, Ids
-from parley.model import Persisted, StoredEntry
-from parley.store.dynamodb.chat_state import DynamoChatState, DynamoChatStates
 from parley.store.dynamodb.entries import FAILED, put_void
 from parley.store.dynamodb.schema import CHATS
 from parley.store.entries import dense_end, missing_in

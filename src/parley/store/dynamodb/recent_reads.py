@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
-from parley.dynamodb import Dynamo, Item
 from parley.errors import StoreError
+from parley.store.dynamodb.driver import Dynamo, Item
 from parley.store.dynamodb.schema import PARTITION, PLACE
 
 GATHER_SECONDS = 0.02

@@ -8,42 +8,31 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
-from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number, retry_unknown
+from parley.core.deliveries import Lane
 from parley.ids import EVENT, Ids
 from parley.model import (
-    Invitation,
     Notify,
-    Relation,
 )
-from parley.store.delivery.rows import Lane
-from parley.store.dynamodb.chat_state import IS_BLOCKED
-from parley.store.dynamodb.consents import COUNT, IS_UNASKED
+from parley.store.dynamodb.consents import IS_UNASKED
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
-from parley.store.dynamodb.invitations import invitation_in, invitation_item
+from parley.store.dynamodb.driver import Dynamo, Item, Value, map_concurrently, number, retry_unknown
 from parley.store.dynamodb.lanes import lane_in, lane_key
-from parley.store.dynamodb.people import USERS, person_key
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
-    CHAT_INVITATIONS,
     CHATS,
     COUNTERS,
     DELIVERY,
     DEVICES,
-    INVITATIONS,
     LANES,
     MEMBERSHIPS,
-    PARTITION,
-    RELATIONS,
     device_key,
 )
 from parley.store.dynamodb.schema import DIRECT_CHATS as DIRECT
 from parley.store.records import (
     KeptChat,
-    KeptCounts,
     KeptCursor,
     KeptMember,
-    KeptRelation,
     KeptState,
     Record,
     columns_of,
@@ -103,23 +92,9 @@ class RecordItems:
 
     async def write(self, records: Sequence[Record]) -> None:
         """Rows by batches; what has writers of its own, one by one."""
-        if isinstance(records[0], KeptCounts):
-            return await self._each(self._set_counts, records)
         await self._write_items([item for record in records for item in self._items(record)])
         if isinstance(records[0], KeptChat) and self._counters.allocator is not None:
             await self._each(self._restore_counter, records)
-        return None
-
-    async def _set_counts(self, record: KeptCounts) -> None:
-        """Beside the person, who was put before."""
-        names = {f"#{relation.value}": COUNT[relation] for relation in Relation}
-        counts: Item = {
-            f":{Relation.CONTACT.value}": record.contact_count,
-            f":{Relation.BLOCK.value}": record.block_count,
-        }
-        sets = "SET " + ", ".join(f"#{relation.value} = :{relation.value}" for relation in Relation)
-        key = person_key(record.user_id)
-        await retry_unknown(lambda: self._dynamo.update(USERS, key, sets, counts, names=names))
 
     async def _each(self, write: Callable[[Any], Any], records: Sequence[Record]) -> None:
         await map_concurrently(write, records, WRITES_AT_ONCE_MAX)
@@ -148,10 +123,6 @@ class RecordItems:
                 at: Item = {"last_acked_sequence": record.last_acked_sequence}
                 named: Item = {"device_id": device_id, "chat_id": chat_id}
                 return [(DEVICES, device_key(user_id, device_id, chat_id) | named | at)]
-            case KeptRelation():
-                return [(RELATIONS, _present(columns_of(record)))]
-            case Invitation():
-                return [(table, invitation_item(record)) for table in (INVITATIONS, CHAT_INVITATIONS)]
             case Lane():
                 return [(LANES, columns_of(record) | lane_key(record.chat_id, record.recipient))]
             case _:
@@ -190,8 +161,7 @@ def _present(fields: Mapping[str, Value]) -> Item:
 
 def _member_item(record: KeptMember) -> Item:
     member = record.member
-    mark: Item = {IS_BLOCKED: True} if record.is_blocked else {}
-    return mark | {
+    return {
         "chat_id": record.chat_id,
         "user_id": member.user_id,
         "role": member.role.value,
@@ -203,17 +173,8 @@ def _member_item(record: KeptMember) -> Item:
 # Reading items
 
 
-def _counts(item: Item) -> list[Record]:
-    contacts, blocks = (number(item, COUNT[relation]) for relation in (Relation.CONTACT, Relation.BLOCK))
-    user_id = cast(str, item[PARTITION])
-    counts = KeptCounts(user_id=user_id, contact_count=contacts, block_count=blocks)
-    return [counts] if contacts or blocks else []
-
-
 def _member(item: Item) -> list[Record]:
-    is_blocked = bool(item.get(IS_BLOCKED))
-    chat_id = cast(str, item["chat_id"])
-    return [KeptMember(chat_id=chat_id, member=member_in(item), is_blocked=is_blocked)]
+    return [KeptMember(chat_id=cast(str, item["chat_id"]), member=member_in(item))]
 
 
 def _state(item: Item) -> list[Record]:
@@ -235,13 +196,10 @@ def _no_records(item: Item) -> list[Record]:
 
 
 READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
-    KeptCounts: (USERS, _counts),
-    KeptRelation: (RELATIONS, lambda item: [record_of(KeptRelation, item)]),
     KeptChat: (CHATS, _no_records),
     KeptMember: (MEMBERSHIPS, _member),
     KeptState: (DELIVERY, _state),
     KeptCursor: (DEVICES, lambda item: [record_of(KeptCursor, item)]),
-    Invitation: (INVITATIONS, lambda item: [invitation_in(item)]),
     Lane: (LANES, lambda item: [lane_in(item)]),
 }
 """The table of each kind, and what its items hold."""

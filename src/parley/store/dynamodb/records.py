@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import cast
 
 from parley.clock import MS_PER_SECOND, Clock
-from parley.dynamodb import (
+from parley.errors import OutcomeUnknown, StoreUnavailable
+from parley.ids import EVENT, Ids
+from parley.store.dynamodb.driver import (
     Action,
     ConditionCheck,
     ConditionFailed,
@@ -20,13 +22,21 @@ from parley.dynamodb import (
     number,
     retry_unknown,
 )
-from parley.errors import OutcomeUnknown, StoreUnavailable
-from parley.ids import EVENT, Ids
 from parley.store.dynamodb.recent_reads import RecentReads
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import NUMBER, PARTITION, PLACE, RECORD, TTL, item_count, records_of
+from parley.store.dynamodb.schema import (
+    CONSENT_REVISION,
+    NUMBER,
+    PARTITION,
+    PLACE,
+    RECORD,
+    TTL,
+    item_count,
+    records_of,
+)
 from parley.store.tables import (
     ALONE,
+    PEOPLE,
     CheckRecord,
     Key,
     PutRecord,
@@ -83,7 +93,7 @@ class DynamoRecords:
         return [_decoded(table, found[key]) if key in found else None for key in keys]
 
     async def _items(self, table: RecordTable[R], keys: Sequence[Key]) -> dict[Key, Item]:
-        name, wanted = records_of(table), [_place(key) for key in dict.fromkeys(keys)]
+        name, wanted = records_of(table), [place_of(key) for key in dict.fromkeys(keys)]
         if not wanted:
             return {}
         if len(wanted) == 1:
@@ -134,7 +144,7 @@ class DynamoRecords:
             if len(records) < RECORDS_PER_PAGE:
                 return
             place = table.key(records[-1])[1]
-        start = _place((after, ALONE)) if after else None
+        start = place_of((after, ALONE)) if after else None
         async for items in table_pages(self._dynamo, records_of(table), start=start):
             yield [_decoded(table, item) for item in items]
 
@@ -206,7 +216,7 @@ class DynamoRecords:
             await retry_unknown(
                 lambda: self._dynamo.update(
                     records_of(table),
-                    _place(key),
+                    place_of(key),
                     RAISE,
                     {":number": number},
                     condition=IS_LOWER,
@@ -226,18 +236,24 @@ class DynamoRecords:
 
 
 async def load(dynamo: Dynamo, table: RecordTable[R], records: Sequence[R]) -> None:
-    """Over whatever is there."""
-    items = [_item(table, record) for record in records]
+    """Over whatever is there. A person who is put so may have said something: see `consents`."""
+    beside: Item = {CONSENT_REVISION: 1} if table.name == PEOPLE.name else {}
+    items = [_item(table, record) | beside for record in records]
     if items:
         await retry_unknown(lambda: dynamo.batch_put(records_of(table), items))
 
 
-def _place(key: Key) -> Item:
+def put_over(table: RecordTable[R], record: R, before: R) -> Action:
+    """For a transaction of the engine: a record takes the place of another one, which must be there."""
+    return _action(table, PutRecord(record, before=before), table.encode(before).decode())
+
+
+def place_of(key: Key) -> Item:
     return {PARTITION: key[0], PLACE: key[1]}
 
 
 def _item(table: RecordTable[R], record: R) -> Item:
-    item = _place(table.key(record)) | {RECORD: table.encode(record).decode()}
+    item = place_of(table.key(record)) | {RECORD: table.encode(record).decode()}
     if raised := table.number(record):
         item[NUMBER] = raised
     if table.expires_ms is not None:
@@ -265,14 +281,14 @@ def _highest(table: RecordTable[R], change: RecordChange[R]) -> Action:
     name, values = records_of(table), Item({":number": table.number(record)})
     if isinstance(change, PutRecord):
         return Put(name, _item(table, change.record), IS_HIGHEST, values, {"#number": NUMBER})
-    return Delete(name, _place(key_of(table, change)), IS_UP_TO, values, {"#number": NUMBER})
+    return Delete(name, place_of(key_of(table, change)), IS_UP_TO, values, {"#number": NUMBER})
 
 
 def _action(table: RecordTable[R], change: RecordChange[R], expected: str | None) -> Action:
     """A record whose number rises meanwhile keeps it: only the attribute with its JSON is written."""
     condition, values = (IS_NEW, Item()) if expected is None else (IS_SAME, Item({":before": expected}))
     names: dict[str, str] | None = NAMES
-    name, key = records_of(table), _place(key_of(table, change))
+    name, key = records_of(table), place_of(key_of(table, change))
     if isinstance(change, CheckRecord):
         return ConditionCheck(name, key, condition, values, names)
     is_met_always = isinstance(change.before, Whatever)

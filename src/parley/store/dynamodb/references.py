@@ -5,46 +5,30 @@ There are no foreign keys and no joins, so tables refer to each other and repeat
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import cast
 
 from msgspec import Struct
 
-from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number
-from parley.model import ChatType, Relation, Role
-from parley.store.dynamodb.chat_state import IS_BLOCKED
-from parley.store.dynamodb.consents import COUNT, SINCE
-from parley.store.dynamodb.people import USERS
-from parley.store.dynamodb.relations import blocks_between
+from parley.model import Role
+from parley.store.dynamodb.driver import Dynamo, Item, Value, map_concurrently, number
 from parley.store.dynamodb.scans import chat_pages, is_lasting, member_pages, table_pages, text_of
 from parley.store.dynamodb.schema import (
-    CHAT_INVITATIONS,
     CHATS,
     COUNTERS,
     DELIVERY,
     DEVICES,
     DIRECT_CHATS,
-    INVITATIONS,
     KEYS,
     MEMBERSHIPS,
     MESSAGES,
-    PARTITION,
-    PLACE,
-    RELATIONS,
     TABLES,
 )
 from parley.store.invariants import Breach
-from parley.store.tables import ALONE
 
 CHATS_AT_ONCE_MAX = 8
 COUNT_MEMBERS = "set member_count and owner_count of the chat in chats to what chat_memberships holds"
-COUNT_RELATIONS = "set contact_count and block_count of the person in users to what relations holds"
-MARK_BLOCKED = (
-    "set is_blocked in chat_memberships as relations has it (blocked_since), and then a new"
-    " membership_revision in chats and chat_counters, the same in both"
-)
 ORPHANS_LISTED_MAX = 10
 """Of each table: a problem of one row is often a problem of thousands."""
 
@@ -73,13 +57,6 @@ def differs(*names: str) -> Callable[[Item, Item | None], bool]:
     return differ
 
 
-def is_uncounted(row: Item, user: Item | None) -> bool:
-    """Whether its user does not exist, or has a count of 0, with which this row is never read."""
-    return user is None or any(
-        SINCE[relation] in row and number(user, COUNT[relation]) < 1 for relation in Relation
-    )
-
-
 class Reference(Struct):
     """Each item of a table refers to an item of another, `by` these attributes or those of its key."""
 
@@ -89,8 +66,6 @@ class Reference(Struct):
     by: tuple[str, ...] = ()
 
     def key_of(self, row: Item) -> Item:
-        if self.target == USERS:
-            return {PARTITION: row.get(self.by[0] if self.by else "user_id"), PLACE: ALONE}
         names = KEY_NAMES[self.target]
         return {name: row.get(own) for name, own in zip(names, self.by or names, strict=True)}
 
@@ -101,12 +76,6 @@ REFERENCES = (
     Reference(DELIVERY, CHATS),
     Reference(DEVICES, CHATS),
     Reference(DIRECT_CHATS, CHATS, differs("direct_key")),
-    Reference(RELATIONS, USERS, is_uncounted),
-    Reference(RELATIONS, USERS, by=("other_id",)),
-    Reference(INVITATIONS, USERS),
-    Reference(INVITATIONS, CHATS),
-    Reference(INVITATIONS, CHAT_INVITATIONS, differs("invited_by", "role", "invited_at")),
-    Reference(CHAT_INVITATIONS, INVITATIONS, differs("invited_by", "role", "invited_at")),
 )
 LOGS = (Reference(MESSAGES, CHATS), Reference(KEYS, CHATS))
 """The big tables. The check has read the rows of existing chats, so only orphaned rows are new."""
@@ -122,7 +91,7 @@ class ReferenceCheck:
     # Chats
 
     async def chat_breaches(self, chat_ids: Sequence[str] | None) -> AsyncIterator[Breach]:
-        """Check the member counts of chats, and the block marks of direct chats."""
+        """Check the member counts of chats."""
         async for chats in chat_pages(self._dynamo, chat_ids):
             for breaches in await map_concurrently(self._check_chat, chats, CHATS_AT_ONCE_MAX):
                 for breach in breaches:
@@ -133,12 +102,6 @@ class ReferenceCheck:
         if await is_lasting(partial(self._is_miscounted, chat_id)):
             problem = "member_count or owner_count of the chat is wrong"
             breaches.append(Breach("membership", problem, COUNT_MEMBERS, chat_id))
-        people = str(chat.get("direct_key", "")).split("|")
-        # A chat with oneself has no other person to block.
-        is_pair = chat.get("chat_type") == ChatType.DIRECT.value and len(people) == 2
-        if is_pair and await is_lasting(partial(self._is_mismarked, chat_id, *people)):
-            problem = "is_blocked in chat_memberships contradicts relations"
-            breaches.append(Breach("membership", problem, MARK_BLOCKED, chat_id))
         return breaches
 
     async def _is_miscounted(self, chat_id: str) -> bool:
@@ -153,16 +116,6 @@ class ReferenceCheck:
         is_still = before.get("membership_revision") == after.get("membership_revision")
         return is_still and (number(after, "member_count"), number(after, "owner_count")) != (count, owners)
 
-    async def _is_mismarked(self, chat_id: str, one: str, other: str) -> bool:
-        """Whether the block marks of the direct chat of these two are wrong."""
-        keys: list[Item] = [{"chat_id": chat_id, "user_id": user_id} for user_id in (one, other)]
-        rows = await self._dynamo.batch_get(MEMBERSHIPS, keys)
-        if len(rows) < 2:
-            return False  # its key is wrong, which is reported as such
-        marked = {cast(str, row["user_id"]): bool(row.get(IS_BLOCKED)) for row in rows}
-        blocks = await blocks_between(self._dynamo, one, other)
-        return marked != {one: blocks.by_other, other: blocks.by_actor}
-
     # Whole tables
 
     async def table_breaches(self, *, whole: bool) -> AsyncIterator[Breach]:
@@ -171,9 +124,6 @@ class ReferenceCheck:
             async for rows in table_pages(self._dynamo, reference.table):
                 for breach in await self._check_rows(reference, rows):
                     yield breach
-        async for people in table_pages(self._dynamo, USERS):
-            for breach in await self._check_relation_counts(people):
-                yield breach
 
     async def _check_rows(self, reference: Reference, rows: list[Item]) -> list[Breach]:
         keys = {_values(reference.key_of(row)): reference.key_of(row) for row in rows}
@@ -207,29 +157,6 @@ class ReferenceCheck:
         key = reference.key_of(row)
         target = None if None in key.values() else await self._dynamo.get(reference.target, key)
         return own is not None and reference.is_wrong(own, target)
-
-    async def _check_relation_counts(self, users: list[Item]) -> list[Breach]:
-        """Check a page of people. For a person with a count of 0 and relations, see `is_uncounted`."""
-        breaches = []
-        for user in users:
-            is_holding = any(number(user, count) for count in COUNT.values())
-            if is_holding and await is_lasting(partial(self._has_wrong_counts, user)):
-                problem = f"contact_count or block_count of {text_of(user, PARTITION)} contradicts relations"
-                breaches.append(Breach("references", problem, COUNT_RELATIONS))
-        return breaches
-
-    async def _has_wrong_counts(self, user: Item) -> bool:
-        """Whether items and counts differ, although the counts did not change during the reads."""
-        before, held = await self._relation_counts(user), Counter[Relation]()
-        rows = await self._dynamo.query_all(RELATIONS, "user_id = :user", {":user": user[PARTITION]})
-        for row in rows:
-            held.update(relation for relation in Relation if SINCE[relation] in row)
-        after = await self._relation_counts(user)
-        return before == after and after != [held[relation] for relation in Relation]
-
-    async def _relation_counts(self, user: Item) -> list[int]:
-        found = await self._dynamo.get(USERS, {name: user[name] for name in KEY_NAMES[USERS]}) or {}
-        return [number(found, COUNT[relation]) for relation in Relation]
 
 
 def _values(key: Item) -> tuple[Value, ...]:

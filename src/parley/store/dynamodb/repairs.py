@@ -10,7 +10,11 @@ from msgspec import Struct
 
 from parley import ids
 from parley.clock import Clock, iso
-from parley.dynamodb import (
+from parley.errors import CounterMissingError, StoreUnavailable
+from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of
+from parley.store.dynamodb.chat_state import UNKEYED_MAX
+from parley.store.dynamodb.counters import Counters
+from parley.store.dynamodb.driver import (
     ACTIONS_MAX,
     ConditionFailed,
     Dynamo,
@@ -22,10 +26,6 @@ from parley.dynamodb import (
     number,
     retry_unknown,
 )
-from parley.errors import CounterMissingError, StoreUnavailable
-from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of
-from parley.store.dynamodb.chat_state import UNKEYED_MAX
-from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.entries import FAILED, VOID, put_void, sequence_of
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DEVICES, KEYS, MESSAGES

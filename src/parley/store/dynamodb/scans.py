@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from parley.dynamodb import Dynamo, Item, is_valid_key
+from parley.store.dynamodb.driver import Dynamo, Item, is_valid_key
 from parley.store.dynamodb.schema import CHATS, MEMBERSHIPS
 
 READS_MAX = 3

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from parley.dynamodb import ConditionFailed, Dynamo, Item, RequestRejected
 from parley.errors import ConfigError, StoreError, StoreUnavailable
+from parley.store.dynamodb.driver import ConditionFailed, Dynamo, Item, RequestRejected
 from parley.store.tables import TABLES as RECORD_TABLES
 from parley.store.tables import R, RecordTable
 
@@ -118,12 +118,6 @@ DEVICES = _define(Table("user_device_cursors", "user_id", "device_chat"))
 """How far each device has received each chat; see `device_key`."""
 DIRECT_CHATS = _define(Table("direct_chats", "direct_key"))
 """Which chat is the direct chat of two people."""
-RELATIONS = _define(Table("relations", "user_id", "other_id"))
-"""The contacts and blocks of a person."""
-INVITATIONS = _define(Table("invitations", "user_id", "chat_id"))
-"""Who was invited to a chat."""
-CHAT_INVITATIONS = _define(Table("chat_invitations", "chat_id", "user_id"))
-"""The same by chat."""
 LANES = _define(Table("lanes", "shard_no", "lane", hash_kind="N"))
 """Which recipients are not up to date; `lane` is recipient and chat."""
 IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
@@ -131,6 +125,8 @@ IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
 SCHEMA = _define(Table("schema", "name"))
 """The version of these tables, and keys of the server."""
 
+CONSENT_REVISION = "consent_revision"
+"""Beside the record of a person; see `consents`."""
 PARTITION, PLACE, RECORD, NUMBER, TTL = "partition", "place", "record", "number", "ttl"
 """The attributes of every record: see `store/tables.py`."""
 

@@ -7,20 +7,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
 from parley.core.jobs import Job
-from parley.dynamodb import Dynamo
 from parley.ids import Ids
 from parley.model import Head
 from parley.store.copy_mark import check_copied
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
 from parley.store.dynamodb.chat_state import DynamoChatStates
+from parley.store.dynamodb.consents import DynamoConsents
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.cursors import DynamoCursors
 from parley.store.dynamodb.diagnosis import diagnose
 from parley.store.dynamodb.directory import DynamoDirectory
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.entry_changes import DynamoEntries
 from parley.store.dynamodb.inspection import DynamoInspection
-from parley.store.dynamodb.invitations import DynamoInvitations
 from parley.store.dynamodb.keys import IdempotencyKeys
 from parley.store.dynamodb.lanes import DynamoLanes
 from parley.store.dynamodb.listing import DynamoListing
@@ -31,7 +31,6 @@ from parley.store.dynamodb.outbox import DynamoOutbox
 from parley.store.dynamodb.overview import DynamoOverviews
 from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.records import DynamoRecords
-from parley.store.dynamodb.relations import DynamoRelations
 from parley.store.dynamodb.repairs import DynamoRepairs
 from parley.store.dynamodb.schema import CHATS, COUNTERS, check_tables, check_version, create_tables
 from parley.store.dynamodb.transfer import DynamoTransfer
@@ -85,9 +84,11 @@ class DynamoStore:
         )
         self.available = True
         is_atomic = allocator is None
-        states = DynamoChatStates(dynamo, is_atomic)
+        self.records = DynamoRecords(dynamo, clock, ids, self._connect)
+        states = DynamoChatStates(dynamo, self.records, is_atomic)
+        consents = DynamoConsents(dynamo, self.records)
         keys = IdempotencyKeys(dynamo, clock, is_atomic)
-        planner = Planner(dynamo, states, keys, clock, random_bits)
+        planner = Planner(dynamo, states, consents, keys, clock, random_bits)
         prefixes = DynamoPrefixes(dynamo, states, clock, ids, metrics, seal_after_ms)
         self.outbox = DynamoOutbox(
             dynamo, COUNTERS if is_atomic else CHATS, None if is_atomic else self._heads
@@ -101,11 +102,8 @@ class DynamoStore:
                 planner, allocator, prefixes, ids, metrics, marks, reach, hold, append_seconds
             )
         self.log = DynamoLog(planner, appends, prefixes, metrics)
-        self.directory = DynamoDirectory(dynamo, states, clock, ids, allocator)
-        self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
-        self.invitations = DynamoInvitations(dynamo, clock, ids)
+        self.directory = DynamoDirectory(dynamo, states, consents, clock, ids, allocator)
         self.member_states = DynamoMemberStates(dynamo)
-        self.records = DynamoRecords(dynamo, clock, ids, self._connect)
         self.cursors = DynamoCursors(dynamo)
         self.lanes = DynamoLanes(dynamo)
         self.overviews = DynamoOverviews(dynamo, self.log.heads, self.cursors)

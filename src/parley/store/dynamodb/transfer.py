@@ -6,10 +6,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 
 from parley import ids
 from parley.clock import MS_PER_SECOND, Clock
-from parley.dynamodb import Action, Dynamo, Item, UpdateItem, map_concurrently, number, retry_unknown
 from parley.model import StoredEntry
 from parley.store.dynamodb.bundles import BUNDLED_MAX, all_unbundled, last_position
 from parley.store.dynamodb.counters import Counters
+from parley.store.dynamodb.driver import (
+    Action,
+    Dynamo,
+    Item,
+    UpdateItem,
+    map_concurrently,
+    number,
+    retry_unknown,
+)
 from parley.store.dynamodb.entries import (
     is_live,
     key_item,

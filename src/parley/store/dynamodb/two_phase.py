@@ -15,7 +15,6 @@ from functools import partial
 from typing import cast
 
 from parley.clock import iso
-from parley.dynamodb import Action, CancellationReason, Item, TransactionCanceled, UpdateItem
 from parley.errors import (
     OutcomeUnknown,
     Refusal,
@@ -37,6 +36,7 @@ from parley.store.dynamodb.append import (
 from parley.store.dynamodb.bundles import bundled_positions, span_of
 from parley.store.dynamodb.changes import change_writes, set_clauses
 from parley.store.dynamodb.chat_state import DynamoChatState
+from parley.store.dynamodb.driver import Action, CancellationReason, Item, TransactionCanceled, UpdateItem
 from parley.store.dynamodb.entries import FAILED, is_live, key_of, put_void
 from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.schema import CHATS, KEYS

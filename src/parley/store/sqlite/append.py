@@ -160,7 +160,9 @@ class AppendBatch:
         if is_known_id:
             facts.original = self._stored_by(draft, state, key)
         if draft.change is not None:
-            facts.change = changes.change_facts(self.execute, draft.change, state)
+            facts.change = changes.change_facts(
+                self.execute, draft.change, state, by_operator=draft.by_operator
+            )
         while isinstance(decision := decide_append(draft, facts), Missing):
             match decision:
                 case Missing.ORIGINAL:

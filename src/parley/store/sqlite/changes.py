@@ -6,9 +6,10 @@ from typing import Any
 
 from parley.clock import from_iso
 from parley.core.append import ChangeFacts, JoinFacts
+from parley.core.permissions import NO_USER
 from parley.model import AccountState, Action, Change, Draft
 from parley.store.sqlite.chat_state import Execute, SqliteChatState
-from parley.store.sqlite.invitations import consents, invited_as
+from parley.store.sqlite.consents import end_invitation, newcomers
 from parley.store.sqlite.writer import Transaction
 
 JOIN_STATE = (
@@ -22,7 +23,9 @@ LEAVE_STATE = (
 )
 
 
-def change_facts(execute: Execute, change: Change, state: SqliteChatState) -> ChangeFacts:
+def change_facts(
+    execute: Execute, change: Change, state: SqliteChatState, *, by_operator: bool
+) -> ChangeFacts:
     """What a change depends on, as of the open transaction."""
     target = state.sender(execute, change.user_id) if change.user_id else None
     is_deleted = target is not None and target.facts.account is AccountState.DELETED
@@ -30,7 +33,7 @@ def change_facts(execute: Execute, change: Change, state: SqliteChatState) -> Ch
         chat_type=state.chat_type,
         open_to_join=state.open_to_join,
         owners=_count(execute, "chat_id = ? AND role = 'owner'", state.chat_id),
-        members=_count(execute, "chat_id = ?", state.chat_id) if is_deleted else 0,
+        members=_count(execute, "chat_id = ?", state.chat_id) if is_deleted or by_operator else 0,
         target=target.facts.role if target else None,
         is_target_deleted=is_deleted,
     )
@@ -40,17 +43,11 @@ def join_facts(execute: Execute, draft: Draft, state: SqliteChatState, now: str)
     """What a join depends on, besides the other facts."""
     assert draft.change is not None
     user_id = draft.change.user_id
-    account: Any = execute("SELECT account_state FROM users WHERE user_id = ?", (user_id,)).get
-    consent = consents(execute, draft.sender_id, [user_id]).get(user_id)
-    if consent is None:
-        return JoinFacts(user_exists=False)
-    return JoinFacts(
-        is_disabled=account == AccountState.DISABLED,
-        chat_members=_count(execute, "chat_id = ?", state.chat_id),
-        user_chats=_count(execute, "user_id = ?", user_id),
-        consent=consent,
-        invited_as=invited_as(execute, user_id, state.chat_id, from_iso(now)),
-    )
+    person = newcomers(execute, draft.sender_id, [user_id]).get(user_id)
+    if person is None:
+        return NO_USER
+    members = _count(execute, "chat_id = ?", state.chat_id)
+    return person.facts_in(state.chat_id, members, from_iso(now))
 
 
 def _count(execute: Execute, where: str, value: str) -> int:
@@ -63,7 +60,7 @@ def _is_unasked(execute: Execute, draft: Draft) -> bool:
     assert draft.change is not None
     user_id = draft.change.user_id
     is_own = user_id == draft.sender_id
-    return not is_own and not consents(execute, draft.sender_id, [user_id])[user_id].is_contact
+    return not is_own and newcomers(execute, draft.sender_id, [user_id])[user_id].is_unasked
 
 
 def apply(transaction: Transaction, draft: Draft, state: SqliteChatState, sequence: int, now: str) -> None:
@@ -78,7 +75,7 @@ def apply(transaction: Transaction, draft: Draft, state: SqliteChatState, sequen
                 " (chat_id, user_id, role, joined_at, joined_sequence, is_unasked) VALUES (?, ?, ?, ?, ?, ?)",
                 (chat_id, user_id, change.role.value, now, sequence, _is_unasked(execute, draft)),
             )
-            execute("DELETE FROM invitations WHERE user_id = ? AND chat_id = ?", (user_id, chat_id))
+            end_invitation(transaction, user_id, chat_id)
             execute(JOIN_STATE, (user_id, chat_id, transaction.change))
         case Action.LEFT | Action.REMOVED:
             execute("DELETE FROM chat_memberships WHERE chat_id = ? AND user_id = ?", (chat_id, user_id))

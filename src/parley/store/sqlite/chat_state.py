@@ -16,8 +16,10 @@ from msgspec.structs import replace
 from parley.core.append import AppendFacts, StoredBy
 from parley.errors import COUNTER_INCONSISTENT, COUNTER_MISSING, InconsistentCounterError, Refusal
 from parley.model import AccountState, ChatType, Persisted, Role
+from parley.store.consent import has_blocked
 from parley.store.recent_sends import LONG_AGO_MS, LOOKED_AT_MAX
 from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.tables import ALONE, CONSENTS
 
 Execute = Callable[..., apsw.Cursor]
 About = Callable[[str], AbstractContextManager[None]]
@@ -28,13 +30,12 @@ CHATS_REMEMBERED_MAX = 20_000
 SENDERS_REMEMBERED_MAX = 10_000
 
 
-SENDER = """
-SELECT own.role, users.user_no, users.account_state,
-    relations.blocked_since IS NOT NULL, others.account_state IS 'deleted'
+SENDER = f"""
+SELECT own.role, users.user_no, users.account_state, others.account_state IS 'deleted', records.record
 FROM chat_memberships AS own JOIN users ON users.user_id = own.user_id
     LEFT JOIN chat_memberships AS peer ON ?3 AND peer.chat_id = own.chat_id AND peer.user_id <> own.user_id
     LEFT JOIN users AS others ON others.user_id = peer.user_id
-    LEFT JOIN relations ON relations.user_id = peer.user_id AND relations.other_id = own.user_id
+    LEFT JOIN records ON kind = '{CONSENTS.name}' AND partition = peer.user_id AND place = '{ALONE}'
 WHERE own.chat_id = ?1 AND own.user_id = ?2
 """
 """A direct chat has one other member at most, so there is one row at most."""
@@ -120,11 +121,11 @@ class SqliteChatState:
         row: Row | None = execute(SENDER, (self.chat_id, user_id, is_direct)).fetchone()
         found = None
         if row is not None:
-            role, user_number, account, is_blocked, is_peer_deleted = row
+            role, user_number, account, is_peer_deleted, said = row
             facts = AppendFacts(
                 role=Role(role),
                 account=AccountState(account),
-                is_blocked=bool(is_blocked),
+                is_blocked=said is not None and has_blocked(CONSENTS.decode(said), user_id),
                 is_peer_deleted=bool(is_peer_deleted),
                 announcement_only=self.announcement_only,
                 slow_mode_seconds=self.slow_mode_seconds,
@@ -163,14 +164,8 @@ class SqliteChatStates:
         for chat_id in self._touched:
             self._states.pop(chat_id, None)
 
-    def forget_sender(self, chat_id: str, user_id: str) -> None:
-        """What the open transaction has changed about a member is read again before they append."""
-        state = self._states.get(chat_id)
-        if state is not None:
-            state.senders.pop(user_id, None)
-
     def forget_senders(self, chat_id: str) -> None:
-        """The same for every member of a chat."""
+        """What the open transaction has changed about members is read again before they append."""
         state = self._states.get(chat_id)
         if state is not None:
             state.senders.clear()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from parley.store.delivery.rows import (
+from parley.core.deliveries import (
     DeliveryEvent,
     Lane,
     LaneClaim,

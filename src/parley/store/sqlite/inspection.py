@@ -96,10 +96,6 @@ REFERENCES = [
     ("user_device_cursors", "chat_id", "chat_id", "chats", "chat_id"),
     ("delivery_state", "chat_id", "chat_id", "chats", "chat_id"),
     ("open_allocations", "chat_no", "chat_no", "chats", "chat_no"),
-    ("relations", "user_id", "user_id", "users", "user_id"),
-    ("relations", "other_id", "other_id", "users", "user_id"),
-    ("invitations", "user_id", "user_id", "users", "user_id"),
-    ("invitations", "chat_id", "chat_id", "chats", "chat_id"),
     ("chat_archives", "chat_id", "chat_id", "chats", "chat_id"),
 ]
 """A table, an expression that names its rows, a column, and the table and column that it refers to."""
@@ -120,7 +116,7 @@ class SqliteInspection:
     def close(self) -> None:
         self._reader.close()
 
-    async def chat_count(self) -> int | None:
+    async def chat_count(self) -> int:
         return int(self._rows("SELECT count(*) FROM chats")[0][0])
 
     async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:

@@ -55,13 +55,6 @@ class SqliteMemberStates:
         found = {row[0]: MemberSettings(Notify(row[1]), *row[2:]) for row in rows}
         return {user_id: found.get(user_id, NO_SETTINGS) for user_id in user_ids}
 
-    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
-        row = self._reads.row(
-            "SELECT muted_until FROM delivery_state WHERE user_id = ? AND chat_id = ? AND NOT has_left",
-            (user_id, chat_id),
-        )
-        return row[0] if row else None
-
     async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
         def work(transaction: Transaction) -> int:
             transaction.execute("DELETE FROM user_device_cursors WHERE user_id = ?", (user_id,))

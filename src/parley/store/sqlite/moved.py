@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import apsw
@@ -15,15 +16,17 @@ from msgspec import Struct, field
 from parley.clock import from_iso
 from parley.core.attachments import line_of
 from parley.core.log_hash import StoredHash
+from parley.core.push_devices import GIVEN, PersonPushDevices, PushDevice, PushOutcome
 from parley.model import AccountDeletion, ChatSettings, Session, User
-from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice, PushOutcome
 from parley.store.records import (
     BOOKS,
+    WindowsOfChats,
     line_of_session,
     lines_of,
     record_of,
     records_of_person,
     rung_by,
+    said_by,
 )
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import (
@@ -80,8 +83,11 @@ def move_to_records(connection: apsw.Connection) -> None:
     for book, table in BOOKS.items():
         rows = connection.execute("SELECT record FROM books WHERE book = ?", (book,)).fetchall()
         load(connection, table, [table.decode(str(record)) for (record,) in rows])
+    windows = WindowsOfChats()
     for moved in MOVED:
         records = [record_of(moved.table.kind, columns) for columns in rows_of(connection, moved)]
+        if moved.table is MESSAGE_MARKS:
+            records = [mark for mark in records if not windows.takes(mark)]
         load(connection, moved.table, records)
         if moved.table is ATTACHMENTS:
             lines = [line_of(name, file, file.since_ms) for file in records for name in file.lists]
@@ -92,7 +98,8 @@ def move_to_records(connection: apsw.Connection) -> None:
     move_people(connection)
     move_hashes(connection)
     move_push(connection)
-    move_settings(connection)
+    move_settings(connection, windows)
+    move_consents(connection)
     for name in ("books", *(moved.name for moved in MOVED)):
         connection.execute(f"DROP TABLE {name}")
 
@@ -141,26 +148,48 @@ def move_push(connection: apsw.Connection) -> None:
         connection.execute(f"DROP TABLE {name}")
 
 
-def move_settings(connection: apsw.Connection) -> None:
-    """The strategy of a chat, and how long it is kept, become one record."""
+def move_settings(connection: apsw.Connection, windows: WindowsOfChats) -> None:
+    """The strategy of a chat, how long it is kept and its messages may be edited become one record."""
     sql = (
         "SELECT chat_id, fanout, retention_days, coalesce(is_held, 0) FROM chats"
         " LEFT JOIN chat_fanouts USING (chat_id) LEFT JOIN chat_archives USING (chat_id)"
-        " WHERE fanout IS NOT NULL OR retention_days IS NOT NULL OR is_held"
     )
     names = ("chat_id", "fanout", "retention_days", "is_held")
     rows = connection.execute(sql).fetchall()
-    found = [record_of(ChatSettings, dict(zip(names, row, strict=True))) for row in rows]
-    load(connection, CHAT_SETTINGS, found)
+    found = [windows.settings(record_of(ChatSettings, dict(zip(names, row, strict=True)))) for row in rows]
+    load(connection, CHAT_SETTINGS, [settings for settings in found if settings is not None])
     connection.execute("DROP TABLE chat_fanouts")
     for name in ("retention_days", "is_held"):
         connection.execute(f"ALTER TABLE chat_archives DROP COLUMN {name}")
 
 
+def move_consents(connection: apsw.Connection) -> None:
+    """The blocks of a person and the invitations that wait for them become one record."""
+    relations, invitations = (
+        {
+            user_id: list(rows)
+            for user_id, rows in groupby(
+                sorted(_dicts(connection, name), key=itemgetter("user_id")), key=itemgetter("user_id")
+            )
+        }
+        for name in ("relations", "invitations")
+    )
+    for user_id in sorted(relations.keys() | invitations.keys()):
+        for table, record in said_by(user_id, relations.get(user_id, []), invitations.get(user_id, [])):
+            load(connection, table, [record])
+    for name in ("relations", "invitations"):
+        connection.execute(f"DROP TABLE {name}")
+
+
 def rows_of(connection: apsw.Connection, moved: MovedTable) -> Iterator[dict[str, Any]]:
     """Each row, by the names of the fields."""
-    cursor = connection.execute(f"SELECT * FROM {moved.name}")
+    for row in _dicts(connection, moved.name):
+        yield {moved.renamed.get(name, name): value for name, value in row.items()}
+
+
+def _dicts(connection: apsw.Connection, table: str) -> Iterator[dict[str, Any]]:
+    cursor = connection.execute(f"SELECT * FROM {table}")
     names: list[str] = []
     for row in cursor:
-        names = names or [moved.renamed.get(name, name) for name, _ in cursor.get_description()]
+        names = names or [name for name, _ in cursor.get_description()]
         yield dict(zip(names, row, strict=True))

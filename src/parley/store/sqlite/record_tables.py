@@ -7,14 +7,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from parley.model import Invitation
-from parley.store.delivery.rows import Lane
+from parley.core.deliveries import Lane
 from parley.store.records import (
     KeptChat,
-    KeptCounts,
     KeptCursor,
     KeptMember,
-    KeptRelation,
     KeptState,
     Record,
     column_names,
@@ -60,30 +57,14 @@ class TableOfRecords(Struct, frozen=True, kw_only=True):
         return tuple(value for name, value in columns_of(record).items() if name not in self.derived)
 
 
-RELATED = "(SELECT count(*) FROM relations AS r WHERE r.user_id = t.user_id AND {} IS NOT NULL)"
-HOLDERS = "(SELECT DISTINCT user_id FROM relations)"
 COUNTED = "(SELECT count(*) FROM chat_memberships AS m WHERE m.chat_id = t.chat_id{})"
 COUNTER = "(SELECT {} FROM chat_counters AS c WHERE c.chat_id = t.chat_id)"
-IS_BLOCKED = """
-EXISTS (SELECT 1 FROM chats JOIN chat_memberships AS peer USING (chat_id)
-    JOIN relations AS r ON r.user_id = peer.user_id AND r.other_id = t.user_id
-    WHERE chats.chat_id = t.chat_id AND chats.chat_type = 'direct' AND peer.user_id <> t.user_id
-        AND r.blocked_since IS NOT NULL)
-"""
 IS_UNASKED = (
     "coalesce((SELECT is_unasked FROM chat_memberships AS m"
     " WHERE m.chat_id = t.chat_id AND m.user_id = t.user_id), 0)"
 )
 
 TABLES: dict[type[Record], TableOfRecords] = {
-    KeptCounts: TableOfRecords(
-        name=HOLDERS,
-        key=("user_id",),
-        derived={
-            "contact_count": RELATED.format("contact_since"),
-            "block_count": RELATED.format("blocked_since"),
-        },
-    ),
     KeptChat: TableOfRecords(
         name="chats",
         key=("chat_id",),
@@ -96,9 +77,7 @@ TABLES: dict[type[Record], TableOfRecords] = {
         },
         renamed={"title": "name"},
     ),
-    KeptMember: TableOfRecords(
-        name="chat_memberships", key=("chat_id", "user_id"), derived={"is_blocked": IS_BLOCKED}
-    ),
+    KeptMember: TableOfRecords(name="chat_memberships", key=("chat_id", "user_id")),
     KeptState: TableOfRecords(
         name="delivery_state",
         key=("user_id", "chat_id"),
@@ -106,7 +85,5 @@ TABLES: dict[type[Record], TableOfRecords] = {
         last_change=True,
     ),
     KeptCursor: TableOfRecords(name="user_device_cursors", key=("user_id", "device_id", "chat_id")),
-    KeptRelation: TableOfRecords(name="relations", key=("user_id", "other_id")),
-    Invitation: TableOfRecords(name="invitations", key=("user_id", "chat_id")),
     Lane: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
 }

@@ -23,14 +23,12 @@ from parley.store.sqlite.directory import SqliteDirectory
 from parley.store.sqlite.entry_changes import SqliteEntries
 from parley.store.sqlite.feed import SqliteFeed
 from parley.store.sqlite.inspection import SqliteInspection
-from parley.store.sqlite.invitations import SqliteInvitations
 from parley.store.sqlite.listing import SqliteListing
 from parley.store.sqlite.log import SqliteLog
 from parley.store.sqlite.member_states import SqliteMemberStates
 from parley.store.sqlite.overview import SqliteOverviews
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.records import SqliteRecords
-from parley.store.sqlite.relations import SqliteRelations
 from parley.store.sqlite.repairs import SqliteRepairs
 from parley.store.sqlite.transfer import SqliteTransfer
 from parley.store.sqlite.writer import Reach, Writer
@@ -86,8 +84,6 @@ class SqliteStore:
         self.records = SqliteRecords(reads, self.writer, folder)
         self.cursors = SqliteCursors(reads, self.writer)
         self.overviews = SqliteOverviews(reads)
-        self.relations = SqliteRelations(reads, self.writer, states)
-        self.invitations = SqliteInvitations(reads, self.writer, clock)
         self.member_states = SqliteMemberStates(reads, self.writer)
         self.lanes = SqliteLanes(reads, self.writer)
         self.entries = SqliteEntries(reads, self.writer, states, self.database, clock)

@@ -10,7 +10,7 @@ import apsw
 
 from parley import ids
 from parley.model import Kind, StoredEntry
-from parley.store.records import KeptChat, KeptCounts, KeptState, Record, column_names, record_of
+from parley.store.records import KeptChat, KeptState, Record, column_names, record_of
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import Row, command_connection, writing
 from parley.store.sqlite.parts import begin_anew, renew_changes
@@ -50,8 +50,6 @@ class SqliteTransfer:
         if kind in TABLE_OF:
             write(self._folder, TABLE_OF[kind], records)
             return
-        if kind is KeptCounts:
-            return  # they are counted here
         table = TABLES[kind]
         with command_connection(self._folder, read_only=False) as connection, writing(connection):
             connection.executemany(table.insert(kind), [table.values(record) for record in records])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bench.dynamodb.pricing import item_bytes, write_units
-from parley.dynamodb import Action, ConditionCheck, Item, Put, UpdateItem, to_item
+from parley.store.dynamodb.driver import Action, ConditionCheck, Item, Put, UpdateItem, to_item
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parley.dynamodb import Response
+from parley.store.dynamodb.driver import Response
 from parley.store.dynamodb.schema import is_recoverable
 from tests.unit.dynamodb.scripted import Script, refused, scripted
 

@@ -1,7 +1,7 @@
 """What a node remembers of a chat, as its item is seen again."""
 
-from parley.dynamodb import Item
 from parley.store.dynamodb.chat_state import DynamoChatState
+from parley.store.dynamodb.driver import Item
 
 
 def chat(epoch: int, last: int, resolved: int, trimmed: int = 0) -> Item:

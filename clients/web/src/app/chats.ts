@@ -1,0 +1,172 @@
+/** The list of chats: as the server lists it, kept up to date by what arrives. */
+
+import { computed, signal } from "@preact/signals";
+import type { Client, Entry, OverviewChat } from "parley-chat";
+import { s } from "../strings.en.js";
+import { framed } from "./live.js";
+import type { People } from "./people.js";
+
+export interface ChatRow {
+  readonly chatId: string;
+  readonly type: "direct" | "group";
+  readonly title: string | null;
+  /** The other person of a direct chat. */
+  readonly peerId: string | null;
+  readonly last: Entry | null;
+  /** What orders the list. */
+  readonly at: number;
+  readonly unreadMentions: number;
+}
+
+const RELOAD_MS = 300;
+const RETRY_MS = 5_000;
+/** Chats that a new device reads back, and how far; of others only a little. */
+const READ_BACK_CHATS = 20;
+const READ_BACK = 1_000;
+const READ_BACK_OTHERS = 25;
+
+export class Chats {
+  readonly #client: Client;
+  readonly #people: People;
+  readonly rows = signal<ReadonlyMap<string, ChatRow>>(new Map());
+  readonly isLoaded = signal(false);
+  /** Newest first. */
+  readonly sorted = computed(() => [...this.rows.value.values()].sort((one, other) => other.at - one.at));
+  /** How far this device has read what it has to, while there is much. */
+  readonly catchingUp = signal<{ done: number; of: number } | null>(null);
+  #next: Map<string, ChatRow> | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isReading = false;
+  readonly #show = framed(() => {
+    if (this.#next) this.rows.value = this.#next;
+    this.#next = null;
+  });
+
+  constructor(client: Client, people: People) {
+    this.#client = client;
+    this.#people = people;
+    client.on("settings", ({ chatId }) => chatId && this.reloadSoon());
+    client.on("members", ({ chatId }) => chatId && !this.rows.value.has(chatId) && this.reloadSoon());
+    client.on("unread", ({ chatId }) => chatId && !this.rows.value.has(chatId) && this.reloadSoon());
+    client.on("connection", () => client.isOnline && this.reloadSoon());
+  }
+
+  /** Ask for the list; offline it is as this device last saw it. */
+  async load(): Promise<void> {
+    try {
+      const listed = await this.#client.chats();
+      const next = new Map<string, ChatRow>();
+      for (const chat of listed) {
+        if (chat.left) continue;
+        if (chat.peer) this.#people.note(chat.peer);
+        next.set(chat.chat_id, this.#rowOf(chat));
+      }
+      this.#next = next;
+      this.#show();
+      this.isLoaded.value = true;
+      if (this.#client.isOnline && !this.#isReading) void this.#read(listed);
+    } catch {
+      if (!this.#client.failure) this.reloadSoon(RETRY_MS);
+    }
+  }
+
+  reloadSoon(ms = RELOAD_MS): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.load(), ms);
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+  }
+
+  titleOf(chatId: string): string {
+    const row = this.rows.value.get(chatId);
+    if (row?.peerId) return this.#people.name(row.peerId);
+    return row?.title || (row?.type === "direct" ? s.deletedAccount : s.unnamed);
+  }
+
+  #rowOf(chat: OverviewChat): ChatRow {
+    const known = (this.#next ?? this.rows.value).get(chat.chat_id);
+    const listed = chat.last_entry ?? null;
+    const last = known?.last && (!listed || known.last.sequence > listed.sequence) ? known.last : listed;
+    return {
+      chatId: chat.chat_id,
+      type: chat.type ?? "group",
+      title: chat.title ?? null,
+      peerId: chat.peer?.user_id ?? null,
+      last,
+      at: last ? Date.parse(last.created_at) : (known?.at ?? Date.now()),
+      unreadMentions: (chat as { unread_mentions?: number }).unread_mentions ?? 0,
+    };
+  }
+
+  /** Read every chat, so that senders see what this device has, and it can be proven. */
+  async #read(listed: readonly OverviewChat[]): Promise<void> {
+    this.#isReading = true;
+    this.#startNear(listed);
+    try {
+      for await (const entry of this.#client) {
+        this.#note(entry);
+        this.#countCatchingUp(entry);
+      }
+    } catch {
+      // The client has ended.
+    }
+  }
+
+  /** A new device begins near the end of long logs: what is before it is a page away. */
+  #startNear(listed: readonly OverviewChat[]): void {
+    const newest = [...listed].sort((one, other) => lastAt(other) - lastAt(one));
+    newest.forEach((row, rank) => {
+      const back = rank < READ_BACK_CHATS ? READ_BACK : READ_BACK_OTHERS;
+      if (row.last_acked_sequence === 0 && row.head > back) {
+        this.#client.chat(row.chat_id).seek(row.head - back);
+      }
+    });
+    for (const row of listed) {
+      if (row.last_acked_sequence) {
+        this.#toRead.set(row.chat_id, {
+          from: row.last_acked_sequence,
+          to: row.head,
+          at: row.last_acked_sequence,
+        });
+      }
+    }
+    this.#showCatchingUp();
+  }
+
+  /** What this device had not read when it connected. */
+  readonly #toRead = new Map<string, { readonly from: number; readonly to: number; at: number }>();
+  readonly #showCatchingUp = framed(() => {
+    const all = [...this.#toRead.values()];
+    const of = all.reduce((sum, { from, to }) => sum + to - from, 0);
+    const done = all.reduce((sum, { from, at }) => sum + at - from, 0);
+    this.catchingUp.value = of >= CATCHING_UP_MIN && done < of ? { done, of } : null;
+  });
+
+  #countCatchingUp(entry: Entry): void {
+    const stretch = this.#toRead.get(entry.chat_id);
+    if (!stretch || stretch.at >= stretch.to) return;
+    stretch.at = Math.min(entry.sequence, stretch.to);
+    this.#showCatchingUp();
+  }
+
+  #note(entry: Entry): void {
+    const rows = this.#next ?? this.rows.value;
+    const row = rows.get(entry.chat_id);
+    if (!row) {
+      this.reloadSoon();
+      return;
+    }
+    if (row.last && row.last.sequence >= entry.sequence && row.last.epoch >= entry.epoch) return;
+    if (entry.kind === "chat" || entry.kind === "member") this.reloadSoon();
+    this.#next ??= new Map(this.rows.value);
+    this.#next.set(entry.chat_id, { ...row, last: entry, at: Date.parse(entry.created_at) });
+    this.#show();
+  }
+}
+
+/** So much is missing before it is worth a number. */
+const CATCHING_UP_MIN = 500;
+
+const lastAt = (row: OverviewChat) => (row.last_entry ? Date.parse(row.last_entry.created_at) : 0);

@@ -1,0 +1,120 @@
+/** The files of a message: pictures as they are, others as a card. */
+
+import { useSignal } from "@preact/signals";
+import type { AttachedFile, Entry } from "parley-chat";
+import { useContext, useEffect } from "preact/hooks";
+import { s } from "../strings.en.js";
+import { IconButton } from "../ui/controls.js";
+import { Icon } from "../ui/Icon.js";
+import c from "./Attachments.module.css";
+import { ActionsContext } from "./Message.js";
+import type { Actions } from "./messageActions.js";
+
+const SHOWN_MAX = 360;
+
+export function Attachments({ entry }: { entry: Entry }) {
+  const files = entry.attachments ?? [];
+  if (files.length === 0) return null;
+  return (
+    <div class={c.files}>
+      {files.map((file) =>
+        isPicture(file) ? (
+          <Picture key={file.attachment_id} file={file} entry={entry} />
+        ) : (
+          <FileCard key={file.attachment_id} file={file} />
+        ),
+      )}
+    </div>
+  );
+}
+
+export const isPicture = (file: AttachedFile) => file.width !== undefined && file.height !== undefined;
+
+function Picture({ file, entry }: { file: AttachedFile; entry: Entry }) {
+  const { conversation, show } = useContext(ActionsContext) as Actions;
+  const address = useSignal("");
+  const isGone = useSignal(false);
+  const [width, height] = fitted(file.width ?? 1, file.height ?? 1);
+  useEffect(() => {
+    let isLeft = false;
+    conversation.pictureAddress(file.attachment_id).then(
+      (found) => {
+        if (!isLeft) address.value = found;
+      },
+      () => {
+        if (!isLeft) isGone.value = true;
+      },
+    );
+    return () => {
+      isLeft = true;
+    };
+  }, [file.attachment_id]);
+  return (
+    <button
+      type="button"
+      class={c.picture}
+      aria-label={file.name}
+      onClick={() => show({ dialog: "image", entry, file })}
+    >
+      <img
+        class={address.value ? "" : c.blurred}
+        src={address.value || file.preview || undefined}
+        alt={file.name}
+        width={width}
+        height={height}
+        loading="lazy"
+        decoding="async"
+        onError={() => {
+          isGone.value = true;
+        }}
+      />
+      {isGone.value && <span class={c.gone}>{s.pictureGone}</span>}
+    </button>
+  );
+}
+
+/** The room that a picture takes, before it is there. */
+function fitted(width: number, height: number): readonly [number, number] {
+  const scale = Math.min(1, SHOWN_MAX / width, SHOWN_MAX / height);
+  return [Math.max(1, Math.round(width * scale)), Math.max(1, Math.round(height * scale))];
+}
+
+function FileCard({ file }: { file: AttachedFile }) {
+  const { conversation } = useContext(ActionsContext) as Actions;
+  const isBusy = useSignal(false);
+  const download = async () => {
+    isBusy.value = true;
+    try {
+      await conversation.download(file);
+    } catch {
+      conversation.say(s.downloadFailed);
+    }
+    isBusy.value = false;
+  };
+  return (
+    <div class={c.card}>
+      <span class={c.cardIcon}>
+        <Icon name="file" size={22} />
+      </span>
+      <span class={c.cardText}>
+        <bdi class={c.cardName}>{file.name}</bdi>
+        <span class={c.cardSize}>{sizeOf(file.size)}</span>
+      </span>
+      <IconButton
+        icon="download"
+        name={s.download(file.name)}
+        disabled={isBusy.value}
+        onClick={() => void download()}
+      />
+    </div>
+  );
+}
+
+const UNIT = 1024;
+
+export function sizeOf(bytes: number): string {
+  const units = ["B", "KB", "MB", "GB"];
+  let [value, at] = [bytes, 0];
+  for (; value >= UNIT && at < units.length - 1; at += 1) value /= UNIT;
+  return `${at === 0 ? value : value.toFixed(1)} ${units[at]}`;
+}

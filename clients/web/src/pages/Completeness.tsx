@@ -1,0 +1,47 @@
+/** How sure this device is that it has read all of a chat. */
+
+import type { Chat } from "parley-chat";
+import { useEffect } from "preact/hooks";
+import { useApp } from "../app/state.js";
+import { clockTime } from "../app/time.js";
+import { s } from "../strings.en.js";
+import { Icon } from "../ui/Icon.js";
+import c from "./Completeness.module.css";
+
+export function Completeness({ chat }: { chat: Chat }) {
+  const { live } = useApp();
+  live.watch("log", chat.chatId);
+  live.watch("unread", chat.chatId);
+  live.watch("receipts", chat.chatId);
+  useEffect(() => {
+    if (chat.proof?.state === "complete") chat.prove();
+  }, [chat.head]);
+  const proof = chat.proof;
+  const [state, text, sequence] = told(proof);
+  return (
+    <div
+      role="status"
+      aria-label={s.completeness}
+      data-state={state}
+      data-sequence={sequence}
+      class={c.status}
+    >
+      <Icon name={state === "differs" ? "warning" : "shield"} size={18} />
+      {text}
+    </div>
+  );
+}
+
+function told(proof: Chat["proof"]): readonly [string, string, number] {
+  if (!proof) return ["behind", s.notRead, 0];
+  switch (proof.state) {
+    case "proven":
+      return ["proven", s.proven(proof.to, clockTime(proof.at)), proof.to];
+    case "complete":
+      return ["complete", s.complete(proof.to), proof.to];
+    case "behind":
+      return ["behind", s.behind(proof.to, proof.head), proof.to];
+    case "differs":
+      return ["differs", s.differs, proof.to];
+  }
+}

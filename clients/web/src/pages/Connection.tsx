@@ -1,0 +1,58 @@
+/** What is said of the connection, and of what this browser keeps. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { useApp } from "../app/state.js";
+import { s } from "../strings.en.js";
+import { Icon } from "../ui/Icon.js";
+import c from "./Connection.module.css";
+
+/** A page that was just opened is connecting, not offline. */
+const CONNECTING_MS = 4_000;
+
+export function ConnectionStatus() {
+  const { client, live, chats } = useApp();
+  live.watch("connection");
+  const isNew = useSignal(true);
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      isNew.value = false;
+    }, CONNECTING_MS);
+    const off = client.on("connection", () => {
+      if (client.isOnline) isNew.value = false;
+    });
+    return () => {
+      clearTimeout(timer);
+      off();
+    };
+  }, [client]);
+  const [state, text] = stateOf(client.isOnline, isNew.value && navigator.onLine, chats.catchingUp.value);
+  return (
+    <div role="status" aria-label={s.connection} data-state={state} class={c.status}>
+      {state === "offline" && <Icon name="cloudOff" size={18} />}
+      <span>{text}</span>
+    </div>
+  );
+}
+
+function stateOf(
+  isOnline: boolean,
+  isNew: boolean,
+  catchingUp: { done: number; of: number } | null,
+): readonly [string, string] {
+  if (!isOnline) return isNew ? ["connecting", s.connecting] : ["offline", s.offline];
+  if (catchingUp) return ["catching_up", s.catchingUp(catchingUp.done, catchingUp.of)];
+  return ["online", ""];
+}
+
+export function StorageAlert() {
+  const { client, live } = useApp();
+  live.watch("storage");
+  if (client.storage === "indexeddb") return null;
+  return (
+    <div role="alert" aria-label="Storage" class={c.alert}>
+      <Icon name="warning" size={18} />
+      <span>{client.storageError ? s.storageTrouble : s.storageMemory}</span>
+    </div>
+  );
+}

@@ -1,0 +1,340 @@
+/** One message: who, what, when, how far it has come, and what can be done to it. */
+
+import { useSignal } from "@preact/signals";
+import type { Entry, MessageStatus, ReactionCount } from "parley-chat";
+import { createContext } from "preact";
+import { memo } from "preact/compat";
+import { useContext } from "preact/hooks";
+import type { EventRow, MessageRow, Row } from "../app/rows.js";
+import { useApp } from "../app/state.js";
+import { eventText, lineOf } from "../app/summary.js";
+import { clockTime, dayTitle, wholeTime } from "../app/time.js";
+import { s } from "../strings.en.js";
+import { plainName } from "../text/parse.js";
+import { Text } from "../text/Text.js";
+import { Avatar, Button, IconButton, nameClass } from "../ui/controls.js";
+import { Icon, type IconName } from "../ui/Icon.js";
+import { Menu, type Place } from "../ui/Menu.js";
+import { Attachments } from "./Attachments.js";
+import c from "./Message.module.css";
+import type { Actions } from "./messageActions.js";
+
+export const ActionsContext = createContext<Actions | null>(null);
+
+const NAME_CHARS = 80;
+const QUOTE_CHARS = 160;
+const LONG_CHARS = 3_000;
+/** Times so far apart are both shown. */
+const APART_MS = 60_000;
+const PLAIN = new Set(["text/plain", "text/markdown"]);
+
+type ItemProps = { row: MessageRow; isMarked: boolean; isFocusable: boolean };
+
+export const MessageItem = memo(function MessageItem({ row, isMarked, isFocusable }: ItemProps) {
+  const { people, chats } = useApp();
+  const actions = useContext(ActionsContext) as Actions;
+  const isNear = useSignal(false);
+  const menu = useSignal<Place | null>(null);
+  const { entry } = row;
+  const isGroup = chats.rows.value.get(entry.chat_id)?.type !== "direct";
+  const name = plainName(people.name(entry.sender_id));
+  const isDeleted = entry.deleted === true;
+  const said = isDeleted ? s.deletedMessage : lineOf(entry, people);
+  const isStored = entry.message_id !== "";
+  return (
+    <>
+      <Before row={row} />
+      <article
+        class={`${c.message} ${row.isOwn ? c.own : ""} ${row.isNext ? c.next : ""} ${isMarked ? c.marked : ""}`}
+        aria-label={`${name}: ${said.slice(0, NAME_CHARS)}`}
+        aria-posinset={entry.sequence || undefined}
+        aria-setsize={isStored ? (actions.conversation.chat.head ?? -1) : undefined}
+        tabIndex={isFocusable ? 0 : -1}
+        data-key={row.key}
+        data-sequence={entry.sequence || undefined}
+        data-message-id={entry.message_id || undefined}
+        data-client-message-id={entry.client_message_id ?? undefined}
+        data-status={row.status}
+        data-deleted={isDeleted}
+        onMouseEnter={() => {
+          isNear.value = true;
+        }}
+        onMouseLeave={() => {
+          isNear.value = false;
+        }}
+        onFocusIn={() => {
+          isNear.value = true;
+        }}
+        onFocusOut={(event) => {
+          if (!event.currentTarget.contains(event.relatedTarget as Node | null)) isNear.value = false;
+        }}
+        onKeyDown={(event) => event.target === event.currentTarget && byKey(event, actions, row)}
+        onContextMenu={(event) => {
+          if (
+            !isStored ||
+            getSelection()?.toString() ||
+            (event.target as HTMLElement).closest("a, img, textarea")
+          )
+            return;
+          event.preventDefault();
+          menu.value = { x: event.clientX, y: event.clientY };
+        }}
+      >
+        {isGroup && !row.isOwn && (
+          <span class={c.face}>{!row.hasNext && <Avatar id={entry.sender_id} name={name} size={32} />}</span>
+        )}
+        <div class={c.column}>
+          <div class={`${c.bubble} ${isDeleted ? c.deleted : ""}`}>
+            {isGroup && !row.isOwn && !row.isNext && (
+              <bdi class={`${c.name} ${nameClass(entry.sender_id)}`}>{name}</bdi>
+            )}
+            {entry.reply_to && !isDeleted && <Quote messageId={entry.reply_to} />}
+            <Body entry={entry} isDeleted={isDeleted} />
+            <Foot row={row} />
+          </div>
+          {row.reactions.length > 0 && <Reactions entry={entry} reactions={row.reactions} />}
+          {row.status === "failed" && <Failed row={row} />}
+          {isStored && (isNear.value || menu.value) && (
+            <Toolbar
+              entry={entry}
+              onMenu={(place) => {
+                menu.value = place;
+              }}
+            />
+          )}
+        </div>
+        {menu.value && (
+          <Menu
+            name={s.messageActions}
+            items={actions.items(entry)}
+            place={menu.value}
+            onClose={() => {
+              menu.value = null;
+            }}
+          />
+        )}
+      </article>
+    </>
+  );
+}, isSameItem);
+
+function isSameItem(one: ItemProps, other: ItemProps): boolean {
+  const [before, after] = [one.row, other.row];
+  return (
+    one.isMarked === other.isMarked &&
+    one.isFocusable === other.isFocusable &&
+    before.entry === after.entry &&
+    before.status === after.status &&
+    before.sending === after.sending &&
+    before.day === after.day &&
+    before.isFirstUnread === after.isFirstUnread &&
+    before.isNext === after.isNext &&
+    before.hasNext === after.hasNext &&
+    sameReactions(before.reactions, after.reactions)
+  );
+}
+
+const sameReactions = (one: readonly ReactionCount[], other: readonly ReactionCount[]) =>
+  one.length === other.length &&
+  one.every(
+    (reaction, at) =>
+      reaction.reaction === other[at]?.reaction && `${reaction.userIds}` === `${other[at].userIds}`,
+  );
+
+/** What stands before a row: its day, and where the unread messages begin. */
+export function Before({ row }: { row: Row }) {
+  return (
+    <>
+      {row.day !== null && (
+        // biome-ignore lint/a11y/useSemanticElements: a line with words in it is no hr
+        <div role="separator" aria-label={dayTitle(row.day)} class={c.day}>
+          <span>{dayTitle(row.day)}</span>
+        </div>
+      )}
+      {row.isFirstUnread && (
+        // biome-ignore lint/a11y/useSemanticElements: a line with words in it is no hr
+        <div role="separator" aria-label={s.newMessages} class={c.unread}>
+          <span>{s.newMessages}</span>
+        </div>
+      )}
+    </>
+  );
+}
+
+export function EventLine({ row }: { row: EventRow }) {
+  const { people } = useApp();
+  return (
+    <>
+      <Before row={row} />
+      <p class={c.event} data-sequence={row.entry.sequence}>
+        {eventText(row.entry, { name: (userId) => plainName(people.name(userId)) })}
+      </p>
+    </>
+  );
+}
+
+function Body({ entry, isDeleted }: { entry: Entry; isDeleted: boolean }) {
+  const { people, person } = useApp();
+  const isWhole = useSignal(false);
+  if (isDeleted) return <p>{s.deletedMessage}</p>;
+  const mentioned = (entry.mentions ?? []).map((userId) => people.find(userId)?.username ?? "");
+  const isLong = entry.content.length > LONG_CHARS && !isWhole.value;
+  const text = isLong ? `${entry.content.slice(0, LONG_CHARS)}…` : entry.content;
+  return (
+    <>
+      <Attachments entry={entry} />
+      {!PLAIN.has(entry.content_type) && <p class={c.type}>{s.contentOf(entry.content_type)}</p>}
+      {text && <Text text={text} mentioned={mentioned} own={person.username} />}
+      {isLong && (
+        <Button
+          look="quiet"
+          onClick={() => {
+            isWhole.value = true;
+          }}
+        >
+          {s.showMore}
+        </Button>
+      )}
+    </>
+  );
+}
+
+function Foot({ row }: { row: MessageRow }) {
+  const { entry } = row;
+  const written = entry.display_time ? Date.parse(entry.display_time) : row.at;
+  const isApart = Math.abs(written - row.at) > APART_MS && !entry.deleted;
+  return (
+    <span class={c.foot}>
+      {isApart && <span>{s.writtenAt(clockTime(written))} · </span>}
+      {entry.edited_at && !entry.deleted && <span>{s.edited}</span>}
+      <time dateTime={entry.created_at} title={wholeTime(row.at)}>
+        {clockTime(row.at)}
+      </time>
+      {row.isOwn && <Tick status={row.status} />}
+    </span>
+  );
+}
+
+const TICKS: Record<MessageStatus, IconName> = {
+  keeping: "clock",
+  queued: "clock",
+  sending: "clock",
+  sent: "tick",
+  delivered: "ticks",
+  read: "ticks",
+  failed: "warning",
+};
+
+function Tick({ status }: { status: MessageStatus }) {
+  return (
+    <span
+      role="img"
+      aria-label={s.ticks[status]}
+      title={s.ticks[status]}
+      class={`${c.tick} ${c[status] ?? ""}`}
+    >
+      <Icon name={TICKS[status]} size={16} />
+    </span>
+  );
+}
+
+function Quote({ messageId }: { messageId: string }) {
+  const { people } = useApp();
+  const { conversation } = useContext(ActionsContext) as Actions;
+  const found = conversation.quoted(messageId).value;
+  const name = found ? plainName(people.name(found.sender_id)) : s.original;
+  const text = found ? lineOf(found, people).slice(0, QUOTE_CHARS) : "…";
+  return (
+    <button
+      type="button"
+      class={c.quote}
+      aria-label={`${s.inReplyTo(name)}: ${text}`}
+      onClick={() => void conversation.jump(messageId)}
+    >
+      <bdi class={`${c.quoteName} ${found ? nameClass(found.sender_id) : ""}`}>{name}</bdi>
+      <span class={c.quoteText} dir="auto">
+        {text}
+      </span>
+    </button>
+  );
+}
+
+function Reactions({ entry, reactions }: { entry: Entry; reactions: readonly ReactionCount[] }) {
+  const { person, people } = useApp();
+  const actions = useContext(ActionsContext) as Actions;
+  return (
+    <div class={c.reactions}>
+      {reactions.map(({ reaction, count, userIds }) => {
+        const isMine = userIds.includes(person.userId);
+        return (
+          <button
+            key={reaction}
+            type="button"
+            class={c.reaction}
+            aria-label={s.reaction(reaction, count)}
+            aria-pressed={isMine}
+            title={userIds.map((userId) => plainName(people.name(userId))).join(", ")}
+            onClick={() => actions.toggle(entry, reaction, !isMine)}
+          >
+            <span>{reaction}</span>
+            <span>{count}</span>
+          </button>
+        );
+      })}
+    </div>
+  );
+}
+
+function Failed({ row }: { row: MessageRow }) {
+  const actions = useContext(ActionsContext) as Actions;
+  const { sending } = row;
+  if (!sending) return null;
+  return (
+    <div class={c.failedBar}>
+      <span>{s.notSentBecause(sending.refusal?.reason ?? "")}</span>
+      <Button onClick={() => void actions.tryAgain(sending)}>{s.tryAgain}</Button>
+      <Button onClick={() => void actions.discard(sending)}>{s.discard}</Button>
+    </div>
+  );
+}
+
+function Toolbar({ entry, onMenu }: { entry: Entry; onMenu: (place: Place) => void }) {
+  const actions = useContext(ActionsContext) as Actions;
+  return (
+    <div role="toolbar" aria-label={s.messageActions} class={c.toolbar}>
+      {!entry.deleted && (
+        <>
+          <IconButton icon="emoji" size={18} name={s.react} onClick={() => actions.react(entry)} />
+          <IconButton icon="reply" size={18} name={s.reply} onClick={() => actions.reply(entry)} />
+        </>
+      )}
+      <IconButton
+        icon="more"
+        size={18}
+        name={s.more}
+        aria-haspopup="menu"
+        onClick={(event) => {
+          const { left, bottom } = event.currentTarget.getBoundingClientRect();
+          onMenu({ x: left, y: bottom });
+        }}
+      />
+    </div>
+  );
+}
+
+/** Keys of the message that has the focus. */
+function byKey(event: KeyboardEvent, actions: Actions, { entry }: MessageRow): void {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const keys: Record<string, () => void> = {
+    r: () => actions.reply(entry),
+    e: () => actions.edit(entry),
+    c: () => void actions.copyText(entry),
+    "+": () => actions.react(entry),
+    i: () => actions.info(entry),
+    Delete: () => actions.askDelete(entry),
+  };
+  const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+}

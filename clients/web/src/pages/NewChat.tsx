@@ -1,0 +1,139 @@
+/** Start a chat: with one person, or with a group. */
+
+import { useSignal } from "@preact/signals";
+import { type Profile, RequestRefused } from "parley-chat";
+import { useRef } from "preact/hooks";
+import { go, hrefOf } from "../app/route.js";
+import { useApp } from "../app/state.js";
+import { s } from "../strings.en.js";
+import { plainName } from "../text/parse.js";
+import { Alert, Avatar, Button, Field, IconButton } from "../ui/controls.js";
+import controls from "../ui/controls.module.css";
+import { Dialog } from "../ui/Dialog.js";
+import c from "./NewChat.module.css";
+import { reasonOf } from "./SignIn.js";
+
+export default function NewChat({ onClose }: { onClose: () => void }) {
+  const { client, people, person } = useApp();
+  const username = useSignal("");
+  const title = useSignal("");
+  const chosen = useSignal<readonly Profile[]>([]);
+  const reason = useSignal("");
+  const isBusy = useSignal(false);
+  const field = useRef<HTMLInputElement>(null);
+
+  /** Whether there is nothing left to add. */
+  const add = async (): Promise<boolean> => {
+    const name = username.value.trim().replace(/^@/, "").toLowerCase();
+    reason.value = "";
+    if (!name) return true;
+    if (chosen.value.some((one) => one.username === name)) {
+      username.value = "";
+      return true;
+    }
+    const found = await client.find(name).catch((error) => {
+      reason.value = reasonOf(error);
+    });
+    if (found === undefined) return false;
+    if (found === null) reason.value = s.noSuchPerson(name);
+    else if (found.user_id === person.userId) reason.value = s.thatIsYou;
+    else {
+      people.note(found);
+      chosen.value = [...chosen.value, found];
+      username.value = "";
+      field.current?.focus();
+      return true;
+    }
+    return false;
+  };
+
+  const start = async (event: Event) => {
+    event.preventDefault();
+    if (isBusy.value) return;
+    isBusy.value = true;
+    try {
+      if (!(await add())) return;
+      const ids = chosen.value.map((one) => one.user_id);
+      const name = title.value.trim();
+      const [first] = ids;
+      if (!name && ids.length === 1 && first) await open(client.directChat(first));
+      else if (name || ids.length > 1) {
+        await open(client.createChat(ids, name || namesOf(chosen.value)));
+      } else reason.value = s.personHint;
+    } catch (error) {
+      reason.value =
+        error instanceof RequestRefused && error.code === "blocked" ? error.reason : reasonOf(error);
+    } finally {
+      isBusy.value = false;
+    }
+  };
+
+  const open = async (making: ReturnType<typeof client.directChat>) => {
+    const chat = await making;
+    onClose();
+    go(hrefOf.chat(chat.chatId));
+  };
+
+  return (
+    <Dialog title={s.newChat} onClose={onClose}>
+      <form class={c.form} onSubmit={start}>
+        {reason.value && <Alert>{reason.value}</Alert>}
+        <div class={c.adding}>
+          <Field
+            label={s.username}
+            value={username}
+            hint={s.personHint}
+            autoComplete="off"
+            autoFocus
+            inputRef={field}
+            onKeyDown={(event) => {
+              if (event.key !== "Enter" || !username.value.trim()) return;
+              event.preventDefault();
+              void add();
+            }}
+          />
+          <Button onClick={() => void add()}>{s.add}</Button>
+        </div>
+        {chosen.value.length > 0 && (
+          <ul class={c.chosen} aria-label={s.people}>
+            {chosen.value.map((one) => {
+              const name = plainName(one.display_name || one.username);
+              return (
+                <li key={one.user_id} class={c.person}>
+                  <Avatar id={one.user_id} name={name} size={32} />
+                  <bdi class={c.name}>{name}</bdi>
+                  <span class={controls.hint}>@{one.username}</span>
+                  <IconButton
+                    icon="close"
+                    size={16}
+                    name={s.remove(name)}
+                    onClick={() => {
+                      chosen.value = chosen.value.filter((other) => other.user_id !== one.user_id);
+                    }}
+                  />
+                </li>
+              );
+            })}
+          </ul>
+        )}
+        <Field label={s.groupName} value={title} hint={s.groupNameHint} autoComplete="off" maxLength={200} />
+        <div class={controls.buttons}>
+          <Button onClick={onClose}>{s.cancel}</Button>
+          <Button type="submit" look="primary" disabled={isBusy.value}>
+            {s.startChat}
+          </Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+const TITLE_CHARS_MAX = 200;
+
+/** A group without a name is called what its people are. */
+function namesOf(people: readonly Profile[]): string {
+  return people
+    .map((one) => one.display_name || one.username)
+    .join(", ")
+    .slice(0, TITLE_CHARS_MAX);
+}

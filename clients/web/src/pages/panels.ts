@@ -1,0 +1,11 @@
+/** What is over the page or beside it, whoever asked for it. */
+
+import { signal } from "@preact/signals";
+
+export type Panel =
+  | { readonly shown: "search"; readonly chatId: string | null; readonly query?: string }
+  | { readonly shown: "switch" }
+  | { readonly shown: "shortcuts" };
+
+export const panel = signal<Panel | null>(null);
+export const hasDetails = signal(false);

@@ -1,0 +1,78 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { message, openChat, signUp, until, World, write } from "./world.js";
+
+let world: World;
+beforeAll(async () => {
+  world = await World.open();
+});
+afterEach(() => world.leave());
+afterAll(() => world.close());
+
+test("two people sign up, find each other, write, and see that it was read", async () => {
+  const ada = await world.page();
+  const ben = await world.page();
+  await signUp(ada, "ada", "Ada Lovelace");
+  await signUp(ben, "ben", "Ben");
+
+  await ada.getByRole("button", { name: "New chat" }).click();
+  const dialog = ada.getByRole("dialog", { name: "New chat" });
+  await dialog.getByRole("textbox", { name: "Username" }).fill("ben");
+  await dialog.getByRole("button", { name: "Add" }).click();
+  await dialog.getByRole("button", { name: "Start chat" }).click();
+  await ada.getByRole("heading", { level: 1, name: "Ben" }).waitFor();
+
+  await write(ada, "Do you like tea?");
+  await until(
+    () => message(ada, "Do you like tea?").getAttribute("data-status"),
+    (status) => status === "delivered",
+  );
+  expect(await message(ada, "Do you like tea?").getByRole("img").getAttribute("aria-label")).toBe(
+    "Delivered",
+  );
+
+  const link = ben.getByRole("list", { name: "Chats" }).getByRole("link", { name: "Ada Lovelace" });
+  await until(
+    () => link.getAttribute("data-unread"),
+    (unread) => unread === "1",
+  );
+  await openChat(ben, "Ada Lovelace");
+  await message(ben, "Do you like tea?").waitFor();
+  await until(
+    () => message(ada, "Do you like tea?").getAttribute("data-status"),
+    (status) => status === "read",
+  );
+  await until(
+    () => link.getAttribute("data-unread"),
+    (unread) => unread === "0",
+  );
+
+  await write(ben, "Very much!");
+  await message(ada, "Very much!").waitFor();
+  expect(await message(ada, "Very much!").getAttribute("aria-label")).toBe("Ben: Very much!");
+  await until(
+    () => ada.title(),
+    (title) => title === "Ben – Parley",
+  );
+});
+
+test("somebody who signs out leaves nothing behind", async () => {
+  const page = await world.page();
+  await signUp(page, "cleo", "Cleo");
+  await page.getByRole("link", { name: "Settings" }).click();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: /^Sign in to / }).waitFor();
+  const left = await until(
+    () => page.evaluate(async () => (await indexedDB.databases()).map(({ name }) => name)),
+    (names) => names.length === 0,
+  );
+  expect(left).toEqual([]);
+  expect(await page.evaluate(() => localStorage.getItem("parley.person"))).toBeNull();
+});
+
+test("a wrong password is told, and nobody is signed in", async () => {
+  const page = await world.page();
+  await page.getByRole("textbox", { name: "Username" }).fill("nobody");
+  await page.getByLabel("Password", { exact: true }).fill("not the password");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  expect(await page.getByRole("alert").textContent()).toBe("Wrong username or password.");
+});

@@ -1,0 +1,12 @@
+import { defineConfig } from "vitest/config";
+
+/** In Chromium, on a real server: `npm run build` first. */
+export default defineConfig({
+  test: {
+    include: ["test/pages/**/*.test.ts"],
+    pool: "forks",
+    maxWorkers: 1,
+    testTimeout: 90_000,
+    hookTimeout: 60_000,
+  },
+});

@@ -1,1 +1,0 @@
-"""What an engine keeps of entries that are in the cold tier."""

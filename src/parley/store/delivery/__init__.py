@@ -1,1 +1,0 @@
-"""What is kept of deliveries to others: lanes, dead letters, webhooks."""

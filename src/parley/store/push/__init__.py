@@ -1,1 +1,0 @@
-"""What an engine keeps for push. See docs/push.md."""

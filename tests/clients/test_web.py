@@ -1,0 +1,43 @@
+"""The chat in the browser: its own tests, what it weighs, and people who use it in Chromium."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ops.local_services import chromium
+from ops.local_services.faults import ServiceError
+from tests.node import ROOT, WEB, build, npm
+from tests.services import unavailable
+
+COMMAND = ROOT / ".venv/bin/parley"
+SECONDS_MAX = 600
+
+
+@pytest.fixture(scope="module")
+def browser() -> Path:
+    """Chromium; without it the test is skipped, and fails in CI."""
+    try:
+        return chromium.program(lambda _: None)
+    except ServiceError as failure:
+        unavailable("chromium", str(failure))
+
+
+@pytest.mark.timeout(120)
+def test_the_parts_of_the_chat_do_what_they_say() -> None:
+    """Every test that needs no browser passes."""
+    npm("test", folder=WEB)
+
+
+@pytest.mark.timeout(180)
+def test_the_first_visit_is_small() -> None:
+    """At most 110 KB compressed, in at most 8 requests."""
+    build(WEB)
+    assert re.search(r"KB in \d requests", npm("run", "size", folder=WEB))
+
+
+@pytest.mark.timeout(SECONDS_MAX)
+def test_people_use_the_chat(browser: Path) -> None:
+    """Every test of `test/pages` passes, in Chromium and on real servers."""
+    build(WEB)
+    npm("run", "test:pages", env={"CHROMIUM": str(browser), "PARLEY_COMMAND": str(COMMAND)}, folder=WEB)
