@@ -103,12 +103,9 @@ def what_it_held(name: str, *, has_marks: bool = True) -> OldStore:
 
 
 def _as_records(found: dict[str, list[dict[str, Any]]]) -> None:
-    """A person's counts, and when they were last seen, have places of their own."""
+    """When a person was last seen has a place of its own, and so have their name and their sessions."""
     for person in found["KeptPerson"]:
         user_id, username = person["user"]["user_id"], person["user"]["username"]
-        counts = {name: person.pop(name) for name in ("contact_count", "block_count")}
-        if any(counts.values()):
-            found.setdefault("KeptCounts", []).append({"user_id": user_id, **counts})
         if person["user"]["last_seen"] is not None:
             person["last_seen_ms"] = from_iso(person["user"]["last_seen"])
             person["user"]["last_seen"] = None
