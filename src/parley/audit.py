@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import structlog
 from msgspec import Struct
@@ -16,6 +17,8 @@ from parley.model import AuditRecord
 from parley.records.audit import AuditLog
 
 DONE, FAILED = "done", "failed"
+RECORDS_LOOKED_AT_MAX = 5_000
+"""Records that a page with conditions reads."""
 COMMAND_LINE = "cli:"
 SERVER = "server"
 """Who acts when a job does what the configuration says."""
@@ -36,11 +39,57 @@ class OperatorCall(Struct, frozen=True):
         return not self.actor.startswith(COMMAND_LINE) and self.actor != SERVER
 
 
+class WantedRecords(Struct, frozen=True, kw_only=True):
+    """Which records are meant: all that are given must hold. Times as records have them."""
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    since: str = ""
+    until: str = ""
+
+    def takes(self, record: AuditRecord) -> bool:
+        pairs = (
+            (self.actor, record.actor),
+            (self.action, record.action),
+            (self.target, record.target_id),
+        )
+        is_in_time = record.at >= self.since and (not self.until or record.at < self.until)
+        return is_in_time and all(wanted in ("", found) for wanted, found in pairs)
+
+
+ANY_RECORD = WantedRecords()
+
+
+class FoundRecords(NamedTuple):
+    """`next_before`: where the next page begins; None on the last one."""
+
+    records: list[AuditRecord]
+    next_before: str | None
+
+
 class AuditTrail:
     def __init__(self, audit: AuditLog, clock: Clock, make_ids: ids.Ids) -> None:
         self._audit = audit
         self._clock = clock
         self._ids = make_ids
+
+    async def records(self, before: str, limit: int, wanted: WantedRecords = ANY_RECORD) -> FoundRecords:
+        """The newest first. A page reads a bounded number, so it may be short although others follow."""
+        found, looked_at = list[AuditRecord](), 0
+        while looked_at < RECORDS_LOOKED_AT_MAX:
+            some = await self._audit.records(before, limit)
+            for record in some:
+                looked_at, before = looked_at + 1, record.audit_id
+                if record.at < wanted.since:
+                    return FoundRecords(found, None)
+                if wanted.takes(record):
+                    found.append(record)
+                if len(found) == limit:
+                    return FoundRecords(found, before)
+            if len(some) < limit:
+                return FoundRecords(found, None)
+        return FoundRecords(found, before)
 
     @asynccontextmanager
     async def audited(

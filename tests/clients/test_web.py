@@ -11,7 +11,8 @@ from tests.node import ROOT, WEB, build, npm
 from tests.services import unavailable
 
 COMMAND = ROOT / ".venv/bin/parley"
-SECONDS_MAX = 600
+STORIES = sorted(path.name for path in WEB.glob("test/pages/*.test.ts"))
+SECONDS_MAX = 400
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,9 @@ def test_the_first_visit_is_small() -> None:
 
 
 @pytest.mark.timeout(SECONDS_MAX)
-def test_people_use_the_chat(browser: Path) -> None:
-    """Every test of `test/pages` passes, in Chromium and on real servers."""
+@pytest.mark.parametrize("story", STORIES)
+def test_people_use_the_chat(browser: Path, story: str) -> None:
+    """Every test of the file passes, in Chromium and on a real server."""
     build(WEB)
-    npm("run", "test:pages", env={"CHROMIUM": str(browser), "PARLEY_COMMAND": str(COMMAND)}, folder=WEB)
+    env = {"CHROMIUM": str(browser), "PARLEY_COMMAND": str(COMMAND)}
+    npm("run", "test:pages", "--", f"test/pages/{story}", env=env, folder=WEB)

@@ -44,6 +44,9 @@ from tests.contracts.attachments import new_attachment
 from tests.contracts.engines import OpenStore
 from tests.contracts.life_world import LifeWorld, delete, edit, react, reply
 
+LASTS_MS = 2 * MS_PER_DAY
+"""What expires sooner is in no copy."""
+
 
 class FullStore:
     """Who and what is in it."""
@@ -103,7 +106,8 @@ class FullStore:
         )
         for table in TABLES:
             if not [one async for page in self.store.records.scan(table) for one in page]:
-                await self.store.records.load(table, [one_of_each(table, self.store.clock())])
+                lasting = self.store.clock() + LASTS_MS
+                await self.store.records.load(table, [one_of_each(table, lasting)])
         await self.store.cursors.flush()
         await self.store.kinds.raised.flush()
         return self

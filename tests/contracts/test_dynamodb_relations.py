@@ -7,7 +7,7 @@ import pytest
 from parley.clock import iso
 from parley.errors import Refused
 from parley.model import MemberSettings, Relation, User
-from parley.store.dynamodb.driver import Fault
+from parley.store.dynamodb.driver import Fault, Item
 from parley.store.rules import RELATIONS_MAX
 from parley.store.tables import PEOPLE, KeptPerson
 from parley.testing.dynamodb_faults import conflict, throttle, timeout_done, timeout_not_done
@@ -25,7 +25,11 @@ async def add_crowd(store: DynamoOpenStore, count: int = CROWD) -> list[str]:
     people = [f"user_{number:04}" for number in range(count)]
     now = iso(store.clock())
     users = [User(person, person, person, "", False, now) for person in people]
-    await store.records.load(PEOPLE, [KeptPerson(user=user, password_hash="") for user in users])
+    people_of = [(user.user_id, PEOPLE.encode(KeptPerson(user=user, password_hash=""))) for user in users]
+    items: list[Item] = [
+        {"partition": user_id, "place": "-", "record": record.decode()} for user_id, record in people_of
+    ]
+    await store.store.dynamo.batch_put("records_people", items)
     return people
 
 
@@ -93,7 +97,7 @@ async def test_a_chat_asks_nothing_of_people_who_have_said_nothing() -> None:
         faults.now = counted = Counted()
         await add_group(store, ann, *crowd)
         assert counted.met == {
-            ("BatchGetItem", "users"): 1,
+            ("BatchGetItem", "records_people"): 1,
             ("Query", "delivery_state"): 31,
             ("TransactWriteItems", ""): 1,
         }

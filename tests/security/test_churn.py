@@ -81,6 +81,19 @@ async def test_clients_that_are_gone_do_not_pile_up_in_line(
         share.spent = 0.0
 
 
+async def test_a_client_that_is_gone_waits_for_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for what its own first frames have cost, however slow the machine was meanwhile."""
+    monkeypatch.setattr(connection, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "REQUEST_SECONDS_MAX", LONG_SECONDS)
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        live = served.app.gateway._live
+        share = live.users.share_of(ann.user_id)
+        share.spent = LONG_SECONDS
+        live.turns.wait(share, lambda: None)
+        await reset(served, ann, 2)
+
+
 async def test_what_a_leaving_client_costs_is_paid_at_its_next_hello(place: Place) -> None:
     """Unsubscribing from many chats takes time, too: it is on the account of the user who comes back."""
     async with place.serving() as served:

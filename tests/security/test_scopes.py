@@ -44,6 +44,7 @@ REQUESTS: dict[str, set[str]] = {
     "ack": BOTH,
     "delivery_receipt": BOTH,
     "read_receipt": BOTH,
+    "attention": BOTH,
 }
 PUSHES: dict[str, set[str]] = {
     "messages": READ,

@@ -8,7 +8,7 @@ from parley.store import ports
 from tests.tidy.repository import ROOT
 from tests.tidy.test_glossary import words_of
 
-METHODS_MAX = 113
+METHODS_MAX = 104
 """Of all ports together, with those that an engine may leave out."""
 MAY_BE_LEFT_OUT = {"Outbox", "Feed", "Allocator"}
 """Some engine that is there has none of its own: no port is optional that every engine has."""
@@ -36,12 +36,12 @@ class Sum(Struct, frozen=True):
 
 
 SUMS = (
-    Sum("src/parley/store", 26_150, ("dynamodb/driver",)),
-    Sum("src/parley/store/sqlite", 6_800),
-    Sum("src/parley/store/dynamodb", 8_000, ("driver",)),
-    Sum("src/parley/store/cassandra", 6_450),
-    Sum("src/parley/records", 1_000),
-    Sum("tests/memory", 2_200),
+    Sum("src/parley/store", 25_100, ("dynamodb/driver",)),
+    Sum("src/parley/store/sqlite", 6_600),
+    Sum("src/parley/store/dynamodb", 7_450, ("driver",)),
+    Sum("src/parley/store/cassandra", 6_100),
+    Sum("src/parley/records", 1_450),
+    Sum("tests/memory", 2_050),
 )
 """A limit falls with what it counts. Whoever raises one says why in the commit."""
 

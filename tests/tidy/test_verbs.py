@@ -13,6 +13,7 @@ VERBS = {
     "check",
     "simulate",
     "mutants",
+    "pages",
     "bench",
     "up",
     "down",

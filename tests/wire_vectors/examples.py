@@ -12,6 +12,7 @@ from parley.wire.codec import Codec
 from parley.wire.frames import (
     Ack,
     AckPosition,
+    Attention,
     ChatChanged,
     DeleteMessage,
     DeliveryReceipt,
@@ -186,6 +187,7 @@ REQUESTS: dict[str, Request] = {
     "sync_overview of positions alone": SyncOverview(id=10, brief=True),
     "typing_start": TypingStart(conv_id=CHAT),
     "typing_stop": TypingStop(conv_id=CHAT),
+    "attention": Attention(looking=False),
     "presence_subscribe": PresenceSubscribe(id=11, user_ids=[USER]),
     "presence_subscribe to nobody": PresenceSubscribe(id=12, user_ids=[]),
     "presence_query": PresenceQuery(id=13, user_ids=[USER, OTHER]),

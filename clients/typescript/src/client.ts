@@ -127,6 +127,8 @@ export class Client extends People {
   #overviews: { round: number; done: ReturnType<typeof settleable<void>> }[] = [];
   readonly #openings = new Map<string, ReturnType<typeof settleable<void>>[]>();
   #allReader: AllEntriesStream | null = null;
+  /** The chats of the last overview; null before the first. */
+  #listed: ReadonlySet<string> | null = null;
   #deviceId: string | undefined;
   /** Whose the store is. */
   #owner: string | null = null;
@@ -157,7 +159,7 @@ export class Client extends People {
       durable: false,
       wake: () => this.#pumpSoon(),
     });
-    this.#known = new KnownLog(this.#store, platform.wall);
+    this.#known = new KnownLog(this.#store, platform.wall, platform.quota);
     this.#outgoing = new Outgoing(
       new SharedOutbox(this.#store),
       this.#store,
@@ -538,6 +540,7 @@ export class Client extends People {
         for (const { round, done } of this.#overviews) if (round <= event.round) done.resolve();
         this.#overviews = this.#overviews.filter(({ round }) => round > event.round);
         for (const { window } of this.#windows) void window.catchUp();
+        this.#showListed();
         return;
       case "chatOpened":
         for (const opened of this.#openings.get(event.chatId) ?? []) answer(opened, event.refusal);
@@ -549,6 +552,15 @@ export class Client extends People {
       case "loadChat":
         void this.#loadChat(this.core.chat(event.chatId));
         return;
+    }
+  }
+
+  /** Tell of chats that the overview lists for the first time: somebody made them, or added the person. */
+  #showListed(): void {
+    const before = this.#listed;
+    this.#listed = new Set(this.core.rows().keys());
+    for (const chatId of before ? this.#listed : []) {
+      if (!before?.has(chatId)) this.#show({ type: "update", what: "members", chatId });
     }
   }
 

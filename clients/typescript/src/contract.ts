@@ -260,6 +260,13 @@ export interface TypingStop {
   readonly chat_id: string;
 }
 
+/** Whether somebody looks at this client. After two minutes of not, it does not keep a ring back. */
+export interface Attention {
+  readonly type: "attention";
+  readonly id?: number | null;
+  readonly looking: boolean;
+}
+
 /** The people whose presence this connection gets from now on; it replaces an earlier subscription. */
 export interface PresenceSubscribe {
   readonly type: "presence_subscribe";
@@ -296,6 +303,7 @@ export type ClientFrame =
   | ReadReceipt
   | TypingStart
   | TypingStop
+  | Attention
   | PresenceSubscribe
   | PresenceQuery
   | Heartbeat;
@@ -2076,6 +2084,8 @@ export interface OverviewChat {
   readonly peer?: Peer | null;
   /** The last entry of the log; null in an empty one. */
   readonly last_entry?: Entry | null;
+  /** How many of the unread messages mention you, of the newest 200; left out of a brief overview. */
+  readonly unread_mentions?: number;
 }
 
 /** Your account is deleted. `job_id`: the job that removes what you wrote; null without one. */
@@ -2120,6 +2130,66 @@ export interface Peer {
   readonly last_seen: string | null;
   /** Whether this is a program: it has no unread count, and nothing rings for it. */
   readonly is_bot?: boolean;
+}
+
+/** A chat of a person, and how far they are in it. */
+export interface PersonChat {
+  /** The chat. */
+  readonly chat_id: string;
+  /** A direct chat has two people and no title. */
+  readonly type: ChatType;
+  /** 1 to 200 characters; null in a direct chat. */
+  readonly title: string | null;
+  /** The person's role. */
+  readonly role: Role | null;
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** How far the member has received. */
+  readonly delivered_up_to: number;
+  /** How far the member has read. */
+  readonly read_up_to: number;
+}
+
+/** A device of a person that the server knows. */
+export interface PersonDevice {
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** When it was last used, right to a day. */
+  readonly last_used_at: string;
+}
+
+/** A person with their chats, devices and sessions. `chats`: the newest of `chat_count`. */
+export interface PersonInfo {
+  /** The person. */
+  readonly user_id: string;
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** What people call the person; 1 to 200 characters. */
+  readonly display_name: string;
+  /** What the account may do. */
+  readonly state: AccountState;
+  /** Whether the person may use these routes. */
+  readonly is_operator: boolean;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+  /** When the person was last online; null if never, "unavailable" if you may not see it. */
+  readonly last_seen: string | null;
+  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  readonly is_bot: boolean;
+  /** Who the person is in your own system; null for nobody. */
+  readonly external_id: string | null;
+  /** A few words of the person; at most 1,000 characters. */
+  readonly about: string;
+  /** The newest 100 chats that the person is in. */
+  readonly chats: readonly PersonChat[];
+  /** In how many chats the person is. */
+  readonly chat_count: number;
+  /** Those that the server knows, the last used first. */
+  readonly devices: readonly PersonDevice[];
+  /** Those that ring, without their tokens. */
+  readonly push_devices: readonly PushDeviceInfo[];
+  /** The last used first. */
+  readonly sessions: readonly UserSession[];
 }
 
 /** One of the two people of a direct chat. */
@@ -2708,6 +2778,7 @@ export const REQUEST_FIELDS: Readonly<Record<ClientFrame["type"], Readonly<Recor
   read_receipt: { id: null, chat_id: "", conversation_id: "", conv_id: "", read_up_to: undefined, read_at: null },
   typing_start: { id: null, chat_id: "", conversation_id: "", conv_id: "" },
   typing_stop: { id: null, chat_id: "", conversation_id: "", conv_id: "" },
+  attention: { id: null, looking: undefined },
   presence_subscribe: { id: null, user_ids: undefined },
   presence_query: { id: null, user_ids: undefined },
   heartbeat: { id: null },
@@ -3123,7 +3194,7 @@ export interface Routes {
   /** Find people. */
   "GET /v1/admin/users": {
     path: NoParameters;
-    query: { q?: string; after?: string; limit?: number };
+    query: { q?: string; after?: string; limit?: number; state?: string; operator?: string; bot?: string };
     body: undefined;
     answers: { 200: UserInfoPage };
     keyed: false;
@@ -3203,7 +3274,7 @@ export interface Routes {
   /** What operators did, newest first. */
   "GET /v1/admin/audit": {
     path: NoParameters;
-    query: { before?: string; limit?: number };
+    query: { actor?: string; action?: string; target?: string; since?: string; until?: string; before?: string; limit?: number };
     body: undefined;
     answers: { 200: AuditList };
     keyed: false;
@@ -3422,6 +3493,30 @@ export interface Routes {
     query: NoParameters;
     body: RecoveryOrder;
     answers: { 200: RecoveryReport };
+    keyed: false;
+  };
+  /** A person with their chats, devices and sessions. */
+  "GET /v1/admin/users/{user_id}": {
+    path: { user_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: PersonInfo };
+    keyed: false;
+  };
+  /** Make a person an operator. */
+  "PUT /v1/admin/users/{user_id}/operator": {
+    path: { user_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: UserInfo };
+    keyed: false;
+  };
+  /** Let a person be no operator any more. */
+  "DELETE /v1/admin/users/{user_id}/operator": {
+    path: { user_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: UserInfo };
     keyed: false;
   };
   /** What became of a message. */

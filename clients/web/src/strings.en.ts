@@ -153,7 +153,7 @@ export const s = {
   notSentBecause: (reason: string) => `Not sent: ${reason}`,
   showMore: "Show more",
   replyTo: (name: string) => `Replying to ${name}`,
-  inReplyTo: (name: string) => `In reply to ${name}`,
+  inReplyToWord: "In reply to",
   original: "Original message",
   editing: "Editing",
   contentOf: (type: string) => `Content of type ${type}`,

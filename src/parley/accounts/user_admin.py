@@ -7,18 +7,42 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from parley import ids
 from parley.accounts.accounts import AccountManager, check_device
 from parley.accounts.deletions import AccountDeletions
 from parley.audit import AuditTrail, OperatorCall
 from parley.clock import Clock
-from parley.errors import NOT_FOUND, Refused
-from parley.model import AccountState, AuditRecord, Session, User, UserPage
+from parley.errors import LAST_OPERATOR, NO_SUCH_USER, NOT_FOUND, Refused
+from parley.model import AccountState, Session, User, UserPage
 from parley.records.account_admin import AccountAdmin
 from parley.records.accounts import Accounts
 from parley.records.audit import AuditLog
 
 OPERATORS_PER_PAGE = 500
+PEOPLE_LOOKED_AT_MAX = 5_000
+"""People whom a page with conditions reads."""
+
+
+class WantedPeople(Struct, frozen=True):
+    """Which people are meant: all that are given must hold."""
+
+    state: AccountState | None = None
+    is_operator: bool | None = None
+    is_bot: bool | None = None
+
+    def takes(self, user: User) -> bool:
+        pairs = (
+            (self.state, user.state),
+            (self.is_operator, user.is_operator),
+            (self.is_bot, user.is_bot),
+        )
+        return all(wanted is None or wanted == found for wanted, found in pairs)
+
+
+ANYBODY = WantedPeople()
 
 
 class UserAdmin(AuditTrail):
@@ -49,8 +73,21 @@ class UserAdmin(AuditTrail):
 
     # Looking
 
-    async def find(self, query: str, after: str, limit: int) -> UserPage:
-        """The person with this id; else who has exactly this username, then those whose names contain it."""
+    async def find(self, query: str, after: str, limit: int, wanted: WantedPeople = ANYBODY) -> UserPage:
+        """The person with this id; else who has exactly this username, then those whose names contain it. A
+        page reads a bounded number of people.
+        """
+        found, looked_at = list[User](), 0
+        while True:
+            page = await self._find(query, after, limit)
+            found += [user for user in page.users if wanted.takes(user)]
+            looked_at += limit
+            is_enough = wanted == ANYBODY or looked_at >= PEOPLE_LOOKED_AT_MAX
+            if found or page.next_after is None or is_enough:
+                return UserPage(found, page.next_after)
+            after = page.next_after
+
+    async def _find(self, query: str, after: str, limit: int) -> UserPage:
         if query and not after:
             user = await self._accounts.user(query)
             if user is not None:
@@ -65,9 +102,6 @@ class UserAdmin(AuditTrail):
     async def sessions(self, user_id: str) -> list[Session]:
         await self._manager.user(user_id)
         return await self._manager.sessions(user_id)
-
-    async def records(self, before: str, limit: int) -> list[AuditRecord]:
-        return await self._audit.records(before, limit)
 
     # Acting
 
@@ -104,6 +138,33 @@ class UserAdmin(AuditTrail):
             await self._end_all_sessions(user_id)
             self._deletions.wake()
         return user
+
+    async def set_operator(self, call: OperatorCall, user_id: str, *, is_operator: bool) -> User:
+        """Whether a person is an operator, from their next request on; there is always one who is left.
+
+        The witness is looked at again afterwards: two who end each other at once both stay.
+        """
+        action = "operator.add" if is_operator else "operator.remove"
+        async with self.audited(call, action, user_id):
+            user = await self._manager.user(user_id)
+            if user.state is AccountState.DELETED:
+                raise Refused(NO_SUCH_USER)
+            if user.is_operator is is_operator:
+                return user
+            witness = "" if is_operator else await self._witness(call, user_id)
+            if not is_operator and not await self._operates(witness):
+                raise Refused(LAST_OPERATOR)
+            changed = replace(user, is_operator=is_operator)
+            await self._accounts.update_user(changed)
+            if not is_operator and not await self._operates(witness):
+                await self._accounts.update_user(user)
+                raise Refused(LAST_OPERATOR)
+            self._changed(user_id)
+        return changed
+
+    async def _operates(self, user_id: str) -> bool:
+        user = await self._accounts.user(user_id) if user_id else None
+        return user is not None and user.is_operator and user.state is AccountState.ACTIVE
 
     async def end_sessions(self, call: OperatorCall, user_id: str, session_id: str = "") -> None:
         """One session, or all; the account stays as it is."""

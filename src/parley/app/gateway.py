@@ -18,6 +18,7 @@ from parley.gateway.chat_finder import ChatFinder
 from parley.gateway.client_ids import ClientIds, ServerSecret
 from parley.gateway.connection import Connection
 from parley.gateway.engine_beside import EngineBeside
+from parley.gateway.operated_people import OperatedPeople
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
 from parley.gateway.repeated_requests import RepeatedRequests
@@ -73,6 +74,14 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         push=app.push.registrations,
         fanouts=FanoutAdmin(store.directory, kinds.push.fanouts, app.push.sizes, user_admin.audited),
         operated_chats=_make_operated_chats(app, beside),
+        operated_people=OperatedPeople(
+            accounts=kinds.accounts,
+            directory=store.directory,
+            member_states=store.member_states,
+            log=app.log,
+            device_lists=kinds.device_lists,
+            push=app.push.registrations,
+        ),
         chat_finder=ChatFinder(beside, store.directory),
         beside=beside,
         membership=app.membership,

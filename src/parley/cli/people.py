@@ -13,10 +13,10 @@ import typer
 from parley.cli.options import AsJson, ConfigFile, Data
 
 if TYPE_CHECKING:
-    from parley.audit import OperatorCall
+    from parley.audit import FoundRecords, OperatorCall
     from parley.cli.offline import OfflineServices
     from parley.cli.places import Place
-    from parley.model import AuditRecord, ErasureReport, Session
+    from parley.model import ErasureReport, Session
 
 PASSWORD_BYTES = 12
 DEVICE_DEFAULT = "cli"
@@ -279,25 +279,62 @@ def revoke(
     _tell(json, name, _act(_place(data, config), name, act), says)
 
 
+@app.command("operator")
+def operator_of(
+    name: Person,
+    off: Annotated[bool, typer.Option("--off", help="Not any more.")] = False,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Make a person an operator, or with --off no operator any more."""
+
+    async def act(services: OfflineServices, call: OperatorCall, user_id: str) -> None:
+        await services.user_admin.set_operator(call, user_id, is_operator=not off)
+
+    says = "no operator any more" if off else "operator"
+    _tell(json, name, _act(_place(data, config), name, act), says)
+
+
 @app.command("audit")
 def audit(
     limit: Annotated[int, typer.Option("--limit", min=1, max=AUDIT_LIMIT_MAX, help="How many.")] = 50,
     before: Annotated[str, typer.Option("--before", metavar="ID", help="Those before this record.")] = "",
+    actor: Annotated[str, typer.Option("--actor", metavar="WHO", help="Of this operator.")] = "",
+    action: Annotated[str, typer.Option("--action", metavar="WHAT", help="Such as user.disable.")] = "",
+    target: Annotated[str, typer.Option("--target", metavar="ID", help="About this.")] = "",
+    since: Annotated[str, typer.Option("--since", metavar="TIME", help="Since then (ISO 8601).")] = "",
+    until: Annotated[str, typer.Option("--until", metavar="TIME", help="Before then (ISO 8601).")] = "",
     data: Data = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
     """Show what operators did, by HTTP or by these commands, the newest first."""
+    from parley.audit import WantedRecords
     from parley.cli import offline
     from parley.cli.output import print_json, print_table
+    from parley.cli.places import CommandFailed
+    from parley.clock import from_iso, iso
 
-    async def read(place: Place) -> list[AuditRecord]:
+    try:
+        wanted = WantedRecords(
+            actor=actor,
+            action=action,
+            target=target,
+            since=iso(from_iso(since)) if since else "",
+            until=iso(from_iso(until)) if until else "",
+        )
+    except ValueError as error:
+        raise CommandFailed(f"not a time: {error}") from error
+
+    async def read(place: Place) -> FoundRecords:
         async with offline.open_services(place) as services:
-            return await services.user_admin.records(before, limit)
+            return await services.user_admin.records(before, limit, wanted)
 
-    found = offline.run(read(_place(data, config)))
+    page = offline.run(read(_place(data, config)))
+    found = page.records
     if json:
-        print_json({"records": found})
+        print_json({"records": found, "next": page.next_before})
         return
     print_table(
         ["WHEN", "WHO", "WHAT", "WHOM", "DETAIL", "OUTCOME", "RECORD", "TOKEN"],

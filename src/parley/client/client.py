@@ -390,6 +390,13 @@ class Client(PeopleApi):
         self._openings.setdefault(chat.chat_id, []).append(opened)
         await opened
 
+    def look(self, *, looking: bool) -> None:
+        """Tell the server whether somebody looks at this device. After two minutes of not, it does not keep
+        the person's other devices from ringing.
+        """
+        self.check_open()
+        self.core.look(looking=looking)
+
     def watch_presence(self, user_ids: Iterable[str]) -> None:
         """Subscribe to these people's presence; replaces the last call. Members of open chats are added.
 

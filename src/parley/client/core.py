@@ -50,6 +50,7 @@ from parley.wire import limits
 from parley.wire.codec import ClientCodec
 from parley.wire.frames import (
     Ack,
+    Attention,
     ChatChanged,
     Entry,
     Heartbeat,
@@ -143,6 +144,8 @@ class ClientCore:
         )
         self.presence = PresenceWatch(timing, timers, next_id)
         self.typing = TypingSignals(timers)
+        self._is_looked_at = True
+        self._is_attention_due = False
 
     def restore(self, saved: SavedState) -> None:
         """Start from what an earlier run left behind."""
@@ -254,6 +257,12 @@ class ClientCore:
         self.typing.stop(chat)
 
     @wakes
+    def look(self, *, looking: bool) -> None:
+        """Send whether somebody looks at this client; a connection begins as if somebody did."""
+        if looking != self._is_looked_at:
+            self._is_looked_at, self._is_attention_due = looking, True
+
+    @wakes
     def watch_presence(self, user_ids: Iterable[str]) -> None:
         self.presence.watch(user_ids)
 
@@ -318,6 +327,7 @@ class ClientCore:
     @wakes
     def disconnected(self) -> None:
         self.online = False
+        self._is_attention_due = not self._is_looked_at
         self._heartbeat_id, self._is_heartbeat_due = None, False
         self._timers.cancel(HEARTBEAT)
         self._timers.cancel(SILENCE)
@@ -385,6 +395,9 @@ class ClientCore:
         if not self.online:
             return []
         frames: list[Request] = [*self.overview.frames_to_send(now_ms), *self.sync.frames_to_send(now_ms)]
+        if self._is_attention_due:
+            self._is_attention_due = False
+            frames.append(Attention(looking=self._is_looked_at))
         frames += self.presence.frames_to_send()
         frames += self.typing.frames_to_send()
         frames += self.outbox.frames_to_send(now_ms, wall_ms)

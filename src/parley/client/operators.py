@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from parley.model import ChatType, ReportStatus
-from parley.wire.bodies import DeadLetterJob
+from parley.wire.bodies import AuditList, DeadLetterJob
 from parley.wire.identity_bodies import ApiTokenInfo, ApiTokenList
 from parley.wire.limits import PAGE_ENTRIES_MAX
 from parley.wire.operator_bodies import (
@@ -18,6 +18,7 @@ from parley.wire.operator_bodies import (
     LogLines,
     MemberPosition,
     MemberPositionPage,
+    PersonInfo,
     RecoveryReport,
 )
 from parley.wire.people_bodies import (
@@ -54,6 +55,22 @@ class OperatorsApi:
             if page.next is None:
                 return found
             params["after"] = page.next
+
+    async def person(self, user_id: str) -> PersonInfo:
+        """A person with their chats, devices and sessions."""
+        return await self._api.call("GET", _user(user_id), PersonInfo)
+
+    async def make_operator(self, user_id: str) -> UserInfo:
+        return await self._api.call("PUT", f"{_user(user_id)}/operator", UserInfo)
+
+    async def end_operator(self, user_id: str) -> UserInfo:
+        """Refused as `last_operator` if there is no other one."""
+        return await self._api.call("DELETE", f"{_user(user_id)}/operator", UserInfo)
+
+    async def audit(self, before: str = "", limit: int | None = None, **conditions: str) -> AuditList:
+        """A page of what operators did, the newest first; by `actor`, `action`, `target`, times."""
+        params = {"before": before, **conditions} | ({"limit": str(limit)} if limit else {})
+        return await self._api.call("GET", "admin/audit", AuditList, params=params)
 
     async def disable_user(self, user_id: str) -> UserInfo:
         """Nothing of theirs is stored any more, and their sessions end."""

@@ -19,6 +19,7 @@ from parley.wire.codec import Codec, InvalidFrame, NotAFrame
 from parley.wire.codes import Close
 from parley.wire.frames import (
     AckPosition,
+    Attention,
     ChatFrame,
     DeleteMessage,
     DeliveryReceipt,
@@ -72,6 +73,7 @@ TABLE: dict[State, dict[type, State]] = {
         ReadReceipt: State.READY,
         TypingStart: State.READY,
         TypingStop: State.READY,
+        Attention: State.READY,
         PresenceSubscribe: State.READY,
         PresenceQuery: State.READY,
         Heartbeat: State.READY,

@@ -29,7 +29,7 @@ from parley.errors import (
     Refused,
 )
 from parley.gateway.services import ApiServices
-from parley.model import AnsweredRequest, PageKind, Scope, Session
+from parley.model import AnsweredRequest, Scope, Session
 from parley.wire.limits import ANSWER_SECONDS_MAX, BODY_BYTES_MAX
 from parley.wire.request_body import RequestBody
 
@@ -60,6 +60,7 @@ FROM_A_PAGE = frozenset(("Origin", "Sec-Fetch-Site"))
 IS_APART = web.AppKey("is_apart", bool)
 """Of the application that serves the console's own listener."""
 CONSOLE_ALONE = FORBIDDEN.because("from a page only the console may do this: sign in there")
+NO_OPERATOR = FORBIDDEN.because("this needs an operator's token")
 READ_ONLY = FORBIDDEN.because("this console may only look")
 FLAGS = {"true": True, "false": False}
 PARAMETERS_SHOWN = 10
@@ -294,14 +295,13 @@ async def check_operator(access: Access, request: web.Request, services: ApiServ
     if access.scopes is not None:
         _check(access.refusal(Scope.ADMIN))
         return
-    if access.page is not PageKind.CONSOLE and (access.page or _is_from_exposed_page(request, services)):
-        raise Refused(CONSOLE_ALONE)
+    if not access.may_operate or (access.page is None and _is_from_exposed_page(request, services)):
+        raise Refused(CONSOLE_ALONE if access.page is not None or access.may_operate else NO_OPERATOR)
     is_changing = request.method not in LOOKING
     if access.page and is_changing and (access.is_read_only or services.config.console.read_only):
         raise Refused(READ_ONLY)
-    is_operator = access.may_operate and (await services.accounts.user(access.session.user_id)).is_operator
-    if not is_operator:
-        raise Refused(FORBIDDEN.because("this needs an operator's token"))
+    if not (await services.accounts.user(access.session.user_id)).is_operator:
+        raise Refused(NO_OPERATOR)
 
 
 def _is_from_exposed_page(request: web.Request, services: ApiServices) -> bool:

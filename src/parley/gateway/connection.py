@@ -239,7 +239,7 @@ class Connection:
                     work, self._work = self._work, None
                     await turns.metered(share, work)
                     del work  # an idle connection holds nothing of its last frame
-                if share.spent > SLICE_SECONDS:
+                if share.spent > SLICE_SECONDS and self._protocol.transport is not None:
                     await turns.give_way(share)
             await self._end_with_peer(reader.queue.error)
         finally:
@@ -317,6 +317,7 @@ class Connection:
         services.presence.unsubscribe(self)
         if self.is_listed:
             self.is_listed = False
+            services.devices.attention(self.connection_id, self.user_id, self.device_id, is_looking=True)
             services.devices.left(self.user_id, self.device_id, clean=self._is_released)
         services.turns.owe(self._share, began)
 
@@ -571,6 +572,10 @@ class Connection:
             case frames.TypingStop():
                 self._head_of(request.chat)
                 await services.typing.stop(self.user_id, request.chat)
+            case frames.Attention() if self.is_listed:
+                services.devices.attention(
+                    self.connection_id, self.user_id, self.device_id, is_looking=request.looking
+                )
             case frames.PresenceSubscribe():
                 presences = await services.presence.subscribe(self, request.user_ids)
                 return frames.PresenceState(presences=presences)

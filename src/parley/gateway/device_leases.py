@@ -14,7 +14,9 @@ from itertools import islice
 
 import structlog
 
+from parley.ephemeral.attention import is_person, unattended
 from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, DEVICE_RENEW_SECONDS, Device, Presence, Registry
+from parley.wire.limits import ATTENTION_SECONDS
 
 STEP_SECONDS = 5.0
 """How often leases that ran out are ended, on whichever node they were."""
@@ -42,7 +44,11 @@ class DeviceLeases:
         self.node_id = node_id
         self._gone = gone
         self._here: dict[Device, int] = {}
-        """How many connections each device has."""
+        """How many connections each device has; 1 for one that nobody looks at, under its other name."""
+        self._glances: dict[str, tuple[Device, asyncio.TimerHandle]] = {}
+        """The connections at which nobody looks, since a while or not yet that long."""
+        self._unattended: dict[Device, set[str]] = {}
+        """Of each device, the connections at which nobody has looked for long."""
         self._changed: dict[Device, None] = {}
         self._heard: dict[Device, None] = {}
         self._step_at = 0.0
@@ -56,12 +62,15 @@ class DeviceLeases:
         device = user_id, device_id
         self._here[device] = self._here.get(device, 0) + 1
         self._note(device)
+        self._settle(device)
 
     def heard(self, user_id: str, device_id: str) -> None:
         """It said something, `RENEWED_SECONDS_MIN` or more after what it was last renewed for."""
         device = user_id, device_id
         if device in self._here:
             self._heard[device] = None
+            if (other := _other_name(device)) in self._here:
+                self._heard[other] = None
             self._woken.set()
 
     def left(self, user_id: str, device_id: str, clean: bool) -> None:
@@ -80,6 +89,41 @@ class DeviceLeases:
                 self._note(device)
             else:
                 self._changed.pop(device, None)
+        self._settle(device)
+
+    def attention(self, connection_id: str, user_id: str, device_id: str, *, is_looking: bool) -> None:
+        """Whether somebody looks at this connection of a device. At a new one somebody does."""
+        device = user_id, device_id
+        glance = self._glances.get(connection_id)
+        if is_looking and glance is not None:
+            del self._glances[connection_id]
+            glance[1].cancel()
+            self._unattended.get(device, set()).discard(connection_id)
+            self._settle(device)
+        elif not is_looking and glance is None:
+            loop = asyncio.get_running_loop()
+            timer = loop.call_later(ATTENTION_SECONDS, self._left_alone, connection_id, device)
+            self._glances[connection_id] = device, timer
+
+    def _left_alone(self, connection_id: str, device: Device) -> None:
+        self._unattended.setdefault(device, set()).add(connection_id)
+        self._settle(device)
+
+    def _settle(self, device: Device) -> None:
+        """Claim its other name while nobody looks at any of its connections here."""
+        alone = self._unattended.get(device)
+        if alone is None:
+            return
+        if not alone:
+            del self._unattended[device]
+        other, is_alone = _other_name(device), 0 < self._here.get(device, 0) <= len(alone)
+        if is_alone and other not in self._here:
+            self._here[other] = 1
+            self._note(other)
+        elif not is_alone and other in self._here:
+            del self._here[other]
+            self._heard.pop(other, None)
+            self._note(other)
 
     def _note(self, device: Device) -> None:
         if len(self._changed) < CHANGES_WAITING_MAX:
@@ -97,6 +141,8 @@ class DeviceLeases:
     async def close(self) -> None:
         """End the leases of all devices that are connected here."""
         self._end_watch()
+        for _, timer in self._glances.values():
+            timer.cancel()
         self._is_closing = True
         self._woken.set()
         if self._worker is not None:
@@ -142,12 +188,18 @@ class DeviceLeases:
             await asyncio.sleep(0)
 
     def _tell_gone(self, gone: list[Presence]) -> None:
+        gone = [presence for presence in gone if is_person(presence.user_id)]
         if not gone:
             return
         try:
             self._gone(gone)
         except Exception:  # a failing listener must not end the renewing of everybody's leases
             log.exception("devices that went offline were not noted")
+
+
+def _other_name(device: Device) -> Device:
+    """The name under which it is registered while nobody looks at it."""
+    return unattended(device[0]), device[1]
 
 
 def _taken(devices: dict[Device, None]) -> list[Device]:

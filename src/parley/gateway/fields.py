@@ -360,6 +360,9 @@ FIELDS = {
     "left": Field("True in a chat that you have left; absent else."),
     "last_acked_sequence": Field("How far this device has acknowledged.", 40),
     "unread": Field("How many messages of others you have not read.", 7),
+    "unread_mentions": Field(
+        "How many of the unread messages mention you, of the newest 200; left out of a brief overview.", 1
+    ),
     "unread_more": Field("Whether there may be more than `unread`.", False),
     "peer": Field("The other person of a direct chat; null in a group."),
     "last_entry": Field("The last entry of the log; null in an empty one."),
@@ -516,6 +519,13 @@ FIELDS = {
     "first": Field("The first of them.", 48),
     "last": Field("The last of them.", 49),
     "problems": Field("What is wrong, and what to do about it.", []),
+    "PersonInfo.chats": Field("The newest 100 chats that the person is in."),
+    "PersonInfo.devices": Field("Those that the server knows, the last used first."),
+    "PersonInfo.sessions": Field("The last used first."),
+    "PersonDevice.last_used_at": Field("When it was last used, right to a day.", TIME),
+    "PersonChat.role": Field("The person's role.", "member"),
+    "chat_count": Field("In how many chats the person is.", 2),
+    "push_devices": Field("Those that ring, without their tokens."),
     # Deletions and erasures
     "OwnDeletion.password": Field("Yours; empty if you have none here.", "a long password"),
     "OwnDeleted.job_id": Field("The job that removes what you wrote; null without one.", "erasures"),

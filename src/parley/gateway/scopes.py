@@ -38,6 +38,7 @@ REQUESTS: Mapping[type[frames.ClientFrame], frozenset[Scope]] = {
     frames.AckPosition: SEND_AND_READ,
     frames.DeliveryReceipt: SEND_AND_READ,
     frames.ReadReceipt: SEND_AND_READ,
+    frames.Attention: SEND_AND_READ,
 }
 """What a token needs for a frame of the client. What tells others that something was seen needs both."""
 

@@ -32,6 +32,7 @@ from parley.gateway.client_ids import ClientIds
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.engine_beside import EngineBeside
 from parley.gateway.hub import Hub
+from parley.gateway.operated_people import OperatedPeople
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
 from parley.gateway.shared_rates import SharedRates
@@ -83,6 +84,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     push: PushRegistrations
     fanouts: FanoutAdmin
     operated_chats: OperatedChats
+    operated_people: OperatedPeople
     chat_finder: ChatFinder
     beside: EngineBeside
     rates: SharedRates

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 
+from parley.ephemeral.attention import is_person
 from parley.ephemeral.ports import Presence, Registry
 from parley.errors import BAD_REQUEST, Refused
 from parley.model import User
@@ -130,6 +131,8 @@ class PresenceService:
     # Calls from the registry
 
     def _presence_changed(self, presence: Presence) -> None:
+        if not is_person(presence.user_id):
+            return
         if not presence.is_online:
             self._lookup.note_offline(presence)
         user = self._table.users.get(presence.user_id)

@@ -29,6 +29,7 @@ from parley.core.notifications import (
 from parley.core.push_devices import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.ports import Delivery
+from parley.ephemeral.attention import people_there
 from parley.ephemeral.ports import Registry
 from parley.model import AccountState, Fanout, Kind, Persisted, QuietHours, User
 from parley.people.caches import ReadCache
@@ -154,8 +155,8 @@ class PushChannel:
         ]
 
     async def _away(self, user_ids: list[str]) -> list[str]:
-        presences = await self._registry.presences(user_ids) if user_ids else []
-        return [presence.user_id for presence in presences if not presence.is_online]
+        there = await people_there(self._registry, user_ids)
+        return [user_id for user_id in user_ids if user_id not in there]
 
     async def strategy(self, chat_id: str) -> Fanout:
         """Of a chat now, by its size or by choice."""
@@ -262,7 +263,7 @@ class PushChannel:
         store, user_id, now_ms = self._store, device.user_id, self._clock()
         settings = (await store.member_states.settings(entry.chat_id, [user_id]))[user_id]
         sessions = await self._sessions.of(user_id)
-        (presence,) = await self._registry.presences([user_id])
+        there = await people_there(self._registry, [user_id])
         quiet = user.do_not_disturb if user is not None else None
         facts = RingFacts(
             user_id=user_id,
@@ -271,7 +272,7 @@ class PushChannel:
             is_bot=user is not None and user.is_bot,
             settings=settings,
             has_blocked_sender=await self._has_blocked(user_id, entry.sender_id),
-            is_active=presence.is_online,
+            is_active=bool(there),
             is_logged_in=is_signed_in_elsewhere(user)
             or any(
                 session.device_id == device.device_id and session.expires_at_ms > now_ms

@@ -15,6 +15,7 @@ import structlog
 from msgspec import Struct
 
 from parley.clock import MS_PER_SECOND, Clock
+from parley.ephemeral.attention import people_there
 from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, Registry
 from parley.errors import StoreError
 from parley.push.ports import recipient_of
@@ -83,8 +84,8 @@ class Unconfirmed:
                 del self._expected[chat_id, user_id]
 
     async def _look_at(self, chat_id: str, people: dict[str, Expected], owe: Owe) -> None:
-        presences = await self._registry.presences(list(people))
-        away = [presence.user_id for presence in presences if not presence.is_online]
+        there = await people_there(self._registry, list(people))
+        away = [user_id for user_id in people if user_id not in there]
         if not away:
             return
         settings = await self._states.settings(chat_id, away)

@@ -63,8 +63,8 @@ LOST_TAIL = (
     " row from {table}, and the device starts over"
 )
 CHANGED_LOG = (
-    "entries were changed or lost: restore a backup; to keep what is there, delete the chat's rows from"
-    " log_hashes, and devices that had read it differently start over"
+    "entries were changed or lost: restore a backup; to keep what is there, delete the chat's log_hashes"
+    " (docs/runbooks.md says how), and devices that had read it differently start over"
 )
 LOST_ARCHIVE = "see whether archive.target can be reached; then run: parley archive verify {chat}"
 MARK_DELIVERED = "set last_acked_sequence of the row in delivery_state to its read_up_to"

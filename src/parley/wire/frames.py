@@ -146,6 +146,12 @@ class TypingStop(ChatFrame, tag="typing_stop", kw_only=True, gc=False):
     """The person has stopped typing in this chat."""
 
 
+class Attention(ClientFrame, tag="attention", kw_only=True, gc=False):
+    """Whether somebody looks at this client. After two minutes of not, it does not keep a ring back."""
+
+    looking: bool
+
+
 class PresenceSubscribe(ClientFrame, tag="presence_subscribe", kw_only=True):
     """The people whose presence this connection gets from now on; it replaces an earlier subscription."""
 
@@ -177,6 +183,7 @@ Request = (
     | ReadReceipt
     | TypingStart
     | TypingStop
+    | Attention
     | PresenceSubscribe
     | PresenceQuery
     | Heartbeat
@@ -313,6 +320,7 @@ class OverviewChat(Struct, kw_only=True):
     title: str | UnsetType | None = UNSET
     peer: Peer | UnsetType | None = UNSET
     last_entry: Entry | UnsetType | None = UNSET
+    unread_mentions: int | UnsetType = UNSET
 
 
 class Overview(ServerFrame, tag="overview", kw_only=True):

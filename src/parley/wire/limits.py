@@ -32,6 +32,8 @@ TYPING_MEMBERS_MAX = 100
 """In a larger chat typing is not shown."""
 TYPING_EVERY_SECONDS = 3
 TYPING_SHOWN_SECONDS = 5
+ATTENTION_SECONDS = 120
+"""After so long a client that nobody looks at keeps no ring back."""
 
 PAGE_ENTRIES_DEFAULT = 100
 PAGE_ENTRIES_MAX = 1_000
@@ -45,6 +47,8 @@ OVERVIEW_CHATS_MAX = 1_000
 UNREAD_MAX = 999
 UNREAD_LOOKED_AT_MAX = 10_000
 """The server counts unread messages in at most this many positions at the end of a chat."""
+MENTIONS_LOOKED_AT_MAX = 200
+"""The server counts mentions among so many of the newest unread positions of a chat."""
 
 USERNAME_CHARS_MAX = 64
 PASSWORD_CHARS_MAX = 1_024

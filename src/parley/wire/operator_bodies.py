@@ -8,7 +8,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from parley.model import AccountState, ChatType, ReadReceipts, Role
 from parley.wire import limits
-from parley.wire.bodies import DeadLetterFilter, FanoutInfo
+from parley.wire.bodies import DeadLetterFilter, FanoutInfo, PushDeviceInfo, UserSession
+from parley.wire.people_bodies import UserInfo
 from parley.wire.request_body import RequestBody
 
 ActionReason = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_REASON_CHARS_MAX)]
@@ -183,3 +184,33 @@ class DeadLetterPreview(Struct):
     as_of: str
     chats: int
     oldest: str | None
+
+
+class PersonChat(Struct):
+    """A chat of a person, and how far they are in it."""
+
+    chat_id: str
+    type: ChatType
+    title: str | None
+    role: Role | None
+    head: int
+    delivered_up_to: int
+    read_up_to: int
+
+
+class PersonDevice(Struct):
+    """A device of a person that the server knows."""
+
+    device_id: str
+    last_used_at: str
+
+
+class PersonInfo(UserInfo, kw_only=True):
+    """A person with their chats, devices and sessions. `chats`: the newest of `chat_count`."""
+
+    about: str
+    chats: list[PersonChat]
+    chat_count: int
+    devices: list[PersonDevice]
+    push_devices: list[PushDeviceInfo]
+    sessions: list[UserSession]

@@ -40,6 +40,8 @@ UNUSED_ID = "11111111-1111-4111-8111-111111111111"
 FOLDER = Path(__file__).parent
 DERIVED = {InvitedPerson, AttachmentLine, PendingLetter, QueuedLetter, RungThrough, StoredHash}
 """Kinds that no copy had: what follows from others, and finds them."""
+RENAMED = {"KeptMark": "MessageMark", "KeptErasure": "PendingErasure", "KeptKey": "ServerKey"}
+"""What kinds are called now."""
 KIND_OF_BOOK = {
     "links": "Link",
     "reports": "MessageReport",
@@ -65,7 +67,8 @@ def what_it_held(name: str, *, has_marks: bool = True) -> OldStore:
     people, chats = found.pop("people"), found.pop("chats")
     for kept in found.pop("KeptRecord"):
         found.setdefault(KIND_OF_BOOK[kept["book"]], []).append(msgspec.json.decode(kept["record"]))
-    found["MessageMark"] = found.pop("KeptMark")
+    for before, after in RENAMED.items():
+        found[after] = found.pop(before)
     for user_id, devices in groupby(found.pop("PushDevice"), key=itemgetter("user_id")):
         found.setdefault("PersonPushDevices", []).append({"user_id": user_id, "devices": list(devices)})
     _as_records(found)

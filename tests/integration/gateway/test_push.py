@@ -5,6 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from parley.ephemeral.attention import people_there
+from parley.ephemeral.ports import Registry
+from parley.gateway import device_leases
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 from tests.integration.gateway.test_deliveries import ALLOW as ALLOW_WEBHOOKS
 from tests.integration.gateway.test_deliveries import dead, is_signed
@@ -118,6 +121,37 @@ async def test_a_person_with_a_connected_device_is_not_rung(place: Place) -> Non
         await eventually(lambda: bool(receiver.got))
         assert contents(receiver) == ["away"]
         assert rings(receiver)[0]["user_id"] == ben.user_id
+
+
+async def test_an_open_tab_that_nobody_looks_at_silences_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tab gets the message and the phone rings; once somebody looks again, it does not."""
+    monkeypatch.setattr(device_leases, "ATTENTION_SECONDS", 0.0)
+    async with place.serving(ALLOW) as served, receiving() as receiver:
+        ann, ben = await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        await register(served, ben, receiver)
+        registry = served.app.ephemeral.registry
+        async with served.client(await served.http.login("ben", "tab")) as tab:
+            await tab.tell("attention", looking=False)
+            await eventually(lambda: is_alone(registry, ben.user_id))
+            await served.said(ann, chat, "nobody looks")
+            await eventually(lambda: bool(receiver.got))
+            await tab.live_entry(chat, 1)
+            await tab.tell("attention", looking=True)
+            await eventually(lambda: is_there(registry, ben.user_id))
+            await served.said(ann, chat, "somebody looks")
+            await eventually(lambda: is_passed(served))
+        assert contents(receiver) == ["nobody looks"]
+
+
+async def is_there(registry: Registry, user_id: str) -> bool:
+    return bool(await people_there(registry, [user_id]))
+
+
+async def is_alone(registry: Registry, user_id: str) -> bool:
+    return not await is_there(registry, user_id)
 
 
 @pytest.mark.parametrize(

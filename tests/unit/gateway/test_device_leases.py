@@ -6,10 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from parley.ephemeral.attention import people_there
 from parley.ephemeral.local import LocalRegistry
 from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, DEVICE_RENEW_SECONDS, Device, Presence
 from parley.gateway import device_leases
 from parley.gateway.device_leases import STEP_SECONDS, DeviceLeases
+from parley.wire.limits import ATTENTION_SECONDS
 from tests.harness.clock import START_MS, VirtualClock, run_virtual
 
 ANN, BEN = ("usr_ann", "phone"), ("usr_ben", "phone")
@@ -352,3 +354,79 @@ def test_closing_waits_for_what_is_being_told() -> None:
 
 def _fail(gone: list[Presence]) -> None:
     raise ZeroDivisionError(gone)
+
+
+# Whether somebody looks
+
+
+async def there(world: World) -> bool:
+    await told()
+    return bool(await people_there(world.registry, ["usr_ann"]))
+
+
+def test_a_device_that_nobody_looks_at_is_left_alone_after_two_minutes() -> None:
+    """Not before, and until somebody looks again; it stays connected all the while."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with at_work(clock) as world:
+            world.devices.arrived(*ANN)
+            assert await there(world)
+            for _ in range(2):  # saying it again changes nothing
+                world.devices.attention("conn_1", *ANN, is_looking=False)
+                await asyncio.sleep(ATTENTION_SECONDS / 2 - 4 * STEP_SECONDS)
+                world.devices.heard(*ANN)
+                assert await there(world)
+            await asyncio.sleep(8 * STEP_SECONDS)
+            assert not await there(world)
+            assert (await world.registry.presences(["usr_ann"]))[0].is_online
+            world.devices.attention("conn_1", *ANN, is_looking=True)
+            assert await there(world)
+            assert world.gone == []
+
+    run_virtual(scenario)
+
+
+def test_one_look_is_enough() -> None:
+    """At another connection of the device, or at another device of the person, on any node."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with at_work(clock) as world:
+            pad = ("usr_ann", "pad")
+            for device in (ANN, ANN, pad):
+                world.devices.arrived(*device)
+            world.devices.attention("conn_1", *ANN, is_looking=False)
+            world.devices.attention("conn_3", *pad, is_looking=False)
+            await asyncio.sleep(ATTENTION_SECONDS)
+            for device in (ANN, pad):
+                world.devices.heard(*device)
+            assert await there(world)
+            world.devices.left(*ANN, clean=True)  # the one that somebody looked at
+            assert not await there(world)
+            other = DeviceLeases(world.registry, "b", world.gone.extend)
+            await world.registry.connected([("usr_ann", "phone 2")], "b")
+            assert await there(world)
+            await other.close()
+
+    run_virtual(scenario)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_nothing_is_left_of_a_device_that_nobody_looked_at(clean: bool) -> None:
+    """When it comes back somebody looks at it, until it says otherwise; nobody else goes offline by it."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with at_work(clock) as world:
+            world.devices.arrived(*ANN)
+            world.devices.attention("conn_1", *ANN, is_looking=False)
+            await asyncio.sleep(ATTENTION_SECONDS)
+            world.devices.heard(*ANN)
+            assert not await there(world)
+            world.devices.attention("conn_1", *ANN, is_looking=True)
+            world.devices.left(*ANN, clean=clean)
+            world.devices.arrived(*ANN)
+            assert await there(world)
+            world.devices.left(*ANN, clean=True)
+            assert not await there(world)
+            assert [presence.user_id for presence in world.gone if presence.user_id != "usr_ann"] == []
+
+    run_virtual(scenario)

@@ -38,7 +38,16 @@ IN_OTHERS = {
         "WebhookInfo",
     ),
     *("PushKeys", "PushSubscription", "QuietHoursChange", "Reaction"),
-    *("PersonOfChat", "ListedChatInfo", "DevicePosition", "MemberPosition", "LogLine", "VoidRange"),
+    *(
+        "PersonOfChat",
+        "ListedChatInfo",
+        "DevicePosition",
+        "MemberPosition",
+        "LogLine",
+        "VoidRange",
+        "PersonChat",
+        "PersonDevice",
+    ),
     *("ApiTokenInfo", "LinkInfo", "ReportInfo", "SearchHit"),
 }
 

@@ -53,15 +53,15 @@ export class Conversation {
     this.app.live.watch("receipts", this.chat.chatId);
     this.app.live.watch("members", this.chat.chatId);
     const window = this.window.value;
-    if (!window) return [];
     return rowsOf({
-      entries: window.entries,
-      messages: window.messages,
+      entries: window?.entries ?? [],
+      messages: window?.messages ?? [],
       unsent: this.chat.unsent,
       userId: this.app.person.userId,
       dividerAfter: this.dividerAfter.value,
-      from: window.from,
-      isAtEnd: window.isAtEnd,
+      from: window?.from ?? 1,
+      // What waits is shown whatever else there is.
+      isAtEnd: window?.isAtEnd ?? true,
       statusOf: (entry) => this.chat.status(entry),
     });
   });

@@ -3,7 +3,7 @@
  * lives in the memory of the page.
  */
 
-import { BadToken, CannotConnect, login, type Refusal, RequestRefused } from "parley-chat";
+import { BadToken, CannotConnect, type PageSessionGranted, type Refusal, RequestRefused } from "parley-chat";
 import { keep, kept } from "./kept.js";
 
 /** What a page knows before the server has answered. No secret. */
@@ -13,12 +13,6 @@ export interface Person {
   readonly deviceId: string;
 }
 
-interface Granted {
-  readonly access_token: string;
-  readonly expires_in: number;
-  readonly user_id: string;
-}
-
 const SESSION = "/v1/web/session";
 const LOCK = "parley session";
 /** A token is renewed so long before it ends. */
@@ -26,8 +20,6 @@ const RENEW_MS_AHEAD = 30_000;
 
 let token = "";
 let endsAt = 0;
-/** Set while the server has no page sessions: then the token is all there is, and the page's end is its end. */
-let isPlain = false;
 
 export const origin = () => location.origin;
 
@@ -44,34 +36,16 @@ export function knownPerson(): Person | null {
 export async function signIn(username: string, password: string): Promise<Person> {
   const deviceId = kept("device") ?? newDeviceId();
   keep("device", deviceId);
-  const device_name = deviceName();
-  try {
-    const granted = await ask<Granted>("POST", SESSION, {
-      username,
-      password,
-      device_id: deviceId,
-      device_name,
-    });
-    return remember(granted, username, deviceId);
-  } catch (error) {
-    if (!(error instanceof RequestRefused && error.code === "not_found")) throw error;
-  }
-  isPlain = true;
-  token = await login(origin(), username, password, { deviceId, deviceName: device_name });
-  endsAt = Number.POSITIVE_INFINITY;
-  const me = await fetch("/v1/me", { headers: { Authorization: `Bearer ${token}` } });
-  const { user_id } = await me.json();
-  const person = { userId: user_id, username, deviceId };
-  keep("person", JSON.stringify(person));
-  return person;
+  const body = { username, password, device_id: deviceId, device_name: deviceName() };
+  return remember(await ask<PageSessionGranted>("POST", SESSION, body), username, deviceId);
 }
 
 /** A token that is good for a while. BadToken once the session is over. */
 export async function freshToken(): Promise<string> {
   if (token && endsAt - Date.now() > RENEW_MS_AHEAD) return token;
-  if (isPlain || !knownPerson()) throw new BadToken("the session is over");
+  if (!knownPerson()) throw new BadToken("the session is over");
   return alone(async () => {
-    const granted = await ask<Granted>("POST", `${SESSION}/refresh`, {});
+    const granted = await ask<PageSessionGranted>("POST", `${SESSION}/refresh`, {});
     noteToken(granted);
     return token;
   });
@@ -79,30 +53,29 @@ export async function freshToken(): Promise<string> {
 
 /** The token was refused: the next one is another. */
 export function forgetToken(): void {
-  if (!isPlain) token = "";
+  token = "";
 }
 
 /** End the session of this device, here and on the server. */
 export async function signOut(): Promise<void> {
   forget();
-  await ask("DELETE", SESSION, {}).catch(() => {});
+  await ask("DELETE", SESSION).catch(() => {});
 }
 
 /** The session is over: nothing of it stays. */
 export function forget(): void {
   keep("person", null);
   token = "";
-  isPlain = false;
 }
 
-function remember(granted: Granted, username: string, deviceId: string): Person {
+function remember(granted: PageSessionGranted, username: string, deviceId: string): Person {
   noteToken(granted);
   const person = { userId: granted.user_id, username, deviceId };
   keep("person", JSON.stringify(person));
   return person;
 }
 
-function noteToken(granted: Granted): void {
+function noteToken(granted: PageSessionGranted): void {
   token = granted.access_token;
   endsAt = Date.now() + granted.expires_in * 1000;
 }
@@ -113,13 +86,13 @@ async function alone<Value>(run: () => Promise<Value>): Promise<Value> {
   return navigator.locks.request(LOCK, run) as Promise<Value>;
 }
 
-async function ask<Value>(method: string, path: string, body: unknown): Promise<Value> {
+async function ask<Value>(method: string, path: string, body?: unknown): Promise<Value> {
   let answer: Response;
   try {
     answer = await fetch(path, {
       method,
       headers: { "Content-Type": "application/json", "Parley-Page": "1" },
-      body: JSON.stringify(body),
+      ...(body !== undefined && { body: JSON.stringify(body) }),
       credentials: "same-origin",
       cache: "no-store",
     });

@@ -217,25 +217,24 @@ const ChatLink = memo(function ChatLink({ row, isOpen }: { row: ChatRow; isOpen:
   const isFailed = chat.unsent.some((sending) => sending.status === "failed");
   const typing = chat.typing.map((userId) => plainName(people.name(userId)));
   return (
-    <a
-      class={`${c.row} ${isOpen ? c.open : ""}`}
-      href={hrefOf.chat(row.chatId)}
-      aria-label={title}
-      aria-describedby={`about-${row.chatId}`}
-      aria-current={isOpen ? "page" : undefined}
-      data-chat-id={row.chatId}
-      data-unread={chat.unread}
-    >
+    <div class={`${c.row} ${isOpen ? c.open : ""}`}>
       <Avatar id={row.peerId ?? row.chatId} name={title} isGroup={row.type === "group"} />
-      <span class={c.middle} id={`about-${row.chatId}`}>
+      <span class={c.middle}>
         <span class={c.line}>
-          <span class={c.title}>
+          <a
+            class={c.title}
+            href={hrefOf.chat(row.chatId)}
+            aria-describedby={`about-${row.chatId}`}
+            aria-current={isOpen ? "page" : undefined}
+            data-chat-id={row.chatId}
+            data-unread={chat.unread}
+          >
             <bdi>{title}</bdi>
-          </span>
+          </a>
           {chat.muted && <Icon name="bellOff" size={14} />}
           <time class={c.time}>{row.last ? listTime(row.at) : ""}</time>
         </span>
-        <span class={c.line}>
+        <span class={c.line} id={`about-${row.chatId}`}>
           {typing.length > 0 ? (
             <span class={`${c.last} ${c.typing}`}>{s.isTyping(typing)}</span>
           ) : (
@@ -259,7 +258,7 @@ const ChatLink = memo(function ChatLink({ row, isOpen }: { row: ChatRow; isOpen:
           )}
         </span>
       </span>
-    </a>
+    </div>
   );
 });
 

@@ -42,44 +42,44 @@ export const MessageItem = memo(function MessageItem({ row, isMarked, isFocusabl
   const said = isDeleted ? s.deletedMessage : lineOf(entry, people);
   const isStored = entry.message_id !== "";
   return (
-    <>
+    <article
+      class={`${c.message} ${row.isOwn ? c.own : ""} ${row.isNext ? c.next : ""}`}
+      aria-label={`${name}: ${said.slice(0, NAME_CHARS)}`}
+      aria-posinset={entry.sequence || undefined}
+      aria-setsize={isStored ? (actions.conversation.chat.head ?? -1) : undefined}
+      tabIndex={isFocusable ? 0 : -1}
+      data-key={row.key}
+      data-sequence={entry.sequence || undefined}
+      data-message-id={entry.message_id || undefined}
+      data-client-message-id={entry.client_message_id ?? undefined}
+      data-status={row.status}
+      data-deleted={isDeleted}
+      onMouseEnter={() => {
+        isNear.value = true;
+      }}
+      onMouseLeave={() => {
+        isNear.value = false;
+      }}
+      onFocusIn={() => {
+        isNear.value = true;
+      }}
+      onFocusOut={(event) => {
+        if (!event.currentTarget.contains(event.relatedTarget as Node | null)) isNear.value = false;
+      }}
+      onKeyDown={(event) => event.target === event.currentTarget && byKey(event, actions, row)}
+      onContextMenu={(event) => {
+        if (
+          !isStored ||
+          getSelection()?.toString() ||
+          (event.target as HTMLElement).closest("a, img, textarea")
+        )
+          return;
+        event.preventDefault();
+        menu.value = { x: event.clientX, y: event.clientY };
+      }}
+    >
       <Before row={row} />
-      <article
-        class={`${c.message} ${row.isOwn ? c.own : ""} ${row.isNext ? c.next : ""} ${isMarked ? c.marked : ""}`}
-        aria-label={`${name}: ${said.slice(0, NAME_CHARS)}`}
-        aria-posinset={entry.sequence || undefined}
-        aria-setsize={isStored ? (actions.conversation.chat.head ?? -1) : undefined}
-        tabIndex={isFocusable ? 0 : -1}
-        data-key={row.key}
-        data-sequence={entry.sequence || undefined}
-        data-message-id={entry.message_id || undefined}
-        data-client-message-id={entry.client_message_id ?? undefined}
-        data-status={row.status}
-        data-deleted={isDeleted}
-        onMouseEnter={() => {
-          isNear.value = true;
-        }}
-        onMouseLeave={() => {
-          isNear.value = false;
-        }}
-        onFocusIn={() => {
-          isNear.value = true;
-        }}
-        onFocusOut={(event) => {
-          if (!event.currentTarget.contains(event.relatedTarget as Node | null)) isNear.value = false;
-        }}
-        onKeyDown={(event) => event.target === event.currentTarget && byKey(event, actions, row)}
-        onContextMenu={(event) => {
-          if (
-            !isStored ||
-            getSelection()?.toString() ||
-            (event.target as HTMLElement).closest("a, img, textarea")
-          )
-            return;
-          event.preventDefault();
-          menu.value = { x: event.clientX, y: event.clientY };
-        }}
-      >
+      <div class={`${c.line} ${isMarked ? c.marked : ""}`}>
         {isGroup && !row.isOwn && (
           <span class={c.face}>{!row.hasNext && <Avatar id={entry.sender_id} name={name} size={32} />}</span>
         )}
@@ -103,18 +103,18 @@ export const MessageItem = memo(function MessageItem({ row, isMarked, isFocusabl
             />
           )}
         </div>
-        {menu.value && (
-          <Menu
-            name={s.messageActions}
-            items={actions.items(entry)}
-            place={menu.value}
-            onClose={() => {
-              menu.value = null;
-            }}
-          />
-        )}
-      </article>
-    </>
+      </div>
+      {menu.value && (
+        <Menu
+          name={s.messageActions}
+          items={actions.items(entry)}
+          place={menu.value}
+          onClose={() => {
+            menu.value = null;
+          }}
+        />
+      )}
+    </article>
   );
 }, isSameItem);
 
@@ -142,18 +142,18 @@ const sameReactions = (one: readonly ReactionCount[], other: readonly ReactionCo
   );
 
 /** What stands before a row: its day, and where the unread messages begin. */
-export function Before({ row }: { row: Row }) {
+export function Before({ row, isBare = false }: { row: Row; isBare?: boolean }) {
+  // Only what is within an article may have a role: a feed has articles, and nothing else.
+  const named = (name: string): object => (isBare ? {} : { role: "separator", "aria-label": name });
   return (
     <>
       {row.day !== null && (
-        // biome-ignore lint/a11y/useSemanticElements: a line with words in it is no hr
-        <div role="separator" aria-label={dayTitle(row.day)} class={c.day}>
+        <div {...named(dayTitle(row.day))} class={c.day}>
           <span>{dayTitle(row.day)}</span>
         </div>
       )}
       {row.isFirstUnread && (
-        // biome-ignore lint/a11y/useSemanticElements: a line with words in it is no hr
-        <div role="separator" aria-label={s.newMessages} class={c.unread}>
+        <div {...named(s.newMessages)} class={c.unread}>
           <span>{s.newMessages}</span>
         </div>
       )}
@@ -165,10 +165,10 @@ export function EventLine({ row }: { row: EventRow }) {
   const { people } = useApp();
   return (
     <>
-      <Before row={row} />
-      <p class={c.event} data-sequence={row.entry.sequence}>
+      <Before row={row} isBare />
+      <div class={c.event} data-sequence={row.entry.sequence}>
         {eventText(row.entry, { name: (userId) => plainName(people.name(userId)) })}
-      </p>
+      </div>
     </>
   );
 }
@@ -245,13 +245,10 @@ function Quote({ messageId }: { messageId: string }) {
   const name = found ? plainName(people.name(found.sender_id)) : s.original;
   const text = found ? lineOf(found, people).slice(0, QUOTE_CHARS) : "…";
   return (
-    <button
-      type="button"
-      class={c.quote}
-      aria-label={`${s.inReplyTo(name)}: ${text}`}
-      onClick={() => void conversation.jump(messageId)}
-    >
+    <button type="button" class={c.quote} onClick={() => void conversation.jump(messageId)}>
+      <span class="sr">{s.inReplyToWord} </span>
       <bdi class={`${c.quoteName} ${found ? nameClass(found.sender_id) : ""}`}>{name}</bdi>
+      <span class="sr">: </span>
       <span class={c.quoteText} dir="auto">
         {text}
       </span>

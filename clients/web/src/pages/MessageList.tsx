@@ -147,9 +147,9 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
           )}
         </Virtualizer>
       </div>
-      {!window && <Loading conversation={conversation} />}
+      {!window && !hasRows && <Loading conversation={conversation} />}
       <ToLatest conversation={conversation} isAway={isAway.value} />
-      <News rows={rows} isAtEnd={conversation.isAtEnd.value} />
+      <News rows={rows} isAtEnd={conversation.isAtEnd.value} head={conversation.chat.head ?? 0} />
       <div class={c.said} role="status">
         {conversation.said.value}
       </div>
@@ -302,17 +302,18 @@ function ToLatest({ conversation, isAway }: { conversation: Conversation; isAway
 }
 
 /** What arrives is said once, as text. What is only mounted by scrolling is not. */
-function News({ rows, isAtEnd }: { rows: readonly Row[]; isAtEnd: boolean }) {
+function News({ rows, isAtEnd, head }: { rows: readonly Row[]; isAtEnd: boolean; head: number }) {
   const { people } = useApp();
   const said = useSignal<readonly { key: string; text: string }[]>([]);
   const upTo = useRef<number | null>(null);
   const end = useComputed(() => said.value);
   useEffect(() => {
-    if (!isAtEnd) return;
+    // What the log had before is no news, however the person comes to see it.
     const known = upTo.current;
-    const lastSequence = Math.max(known ?? 0, ...rows.slice(-ANNOUNCED_MAX).map((row) => row.entry.sequence));
-    upTo.current = lastSequence;
-    if (known === null || document.activeElement?.matches("textarea:not(:placeholder-shown)")) return;
+    const last = rows.slice(-ANNOUNCED_MAX).map((row) => row.entry.sequence);
+    upTo.current = Math.max(known ?? 0, head, ...last);
+    if (!isAtEnd || known === null || document.activeElement?.matches("textarea:not(:placeholder-shown)"))
+      return;
     const news = rows
       .slice(-ANNOUNCED_MAX)
       .filter((row) => row.type === "message" && !row.isOwn && row.entry.sequence > known)

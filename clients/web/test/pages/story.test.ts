@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { message, openChat, signUp, until, World, write } from "./world.js";
+import { message, online, openChat, signUp, until, World, write } from "./world.js";
 
 let world: World;
 beforeAll(async () => {
@@ -67,6 +67,51 @@ test("somebody who signs out leaves nothing behind", async () => {
   );
   expect(left).toEqual([]);
   expect(await page.evaluate(() => localStorage.getItem("parley.person"))).toBeNull();
+});
+
+test("who has signed in stays so when the page is loaded again, and reads what is there without the server", async () => {
+  const page = await world.page();
+  await signUp(page, "dora", "Dora");
+  const dora = await world.server.token("dora");
+  const chat = await world.server.chat(dora, [], "Notes");
+  await openChat(page, "Notes");
+  await write(page, "kept on this device");
+  await until(
+    () => message(page, "kept on this device").getAttribute("data-status"),
+    (status) => status === "sent",
+  );
+  await page.reload();
+  await online(page);
+  await message(page, "kept on this device").waitFor();
+  await page.evaluate(() => navigator.serviceWorker.ready.then(() => {}));
+  await page.reload();
+  await online(page);
+  await world.server.kill();
+  await page.reload();
+  await message(page, "kept on this device").waitFor();
+  await page.locator('[role=status][data-state="offline"]').waitFor();
+  expect(page.url()).toContain(chat);
+});
+
+test("two tabs show the same, whichever has the connection", async () => {
+  const one = await world.page();
+  await signUp(one, "finn", "Finn");
+  const finn = await world.server.token("finn");
+  await world.server.chat(finn, [], "Notes");
+  const other = await one.context().newPage();
+  await other.goto(world.address);
+  await openChat(one, "Notes");
+  await openChat(other, "Notes");
+  await write(other, "from the second tab");
+  await message(one, "from the second tab").waitFor();
+  await write(one, "from the first tab");
+  await message(other, "from the first tab").waitFor();
+  await one.close();
+  await write(other, "and the first one is gone");
+  await until(
+    () => message(other, "and the first one is gone").getAttribute("data-status"),
+    (status) => status === "sent",
+  );
 });
 
 test("a wrong password is told, and nobody is signed in", async () => {

@@ -90,12 +90,20 @@ export class Server {
       username,
       password: PASSWORD,
     });
-    const { token } = await this.call<{ token: string }>("", "POST", "/v1/sessions", {
-      username,
-      password: PASSWORD,
-      device_id: "test",
-    });
+    const { token } = await this.token(username);
     if (displayName) await this.call(token, "PATCH", "/v1/me", { display_name: displayName });
+    return { username, userId: user_id, token };
+  }
+
+  /** Somebody who has an account, on a device that is none of the browsers. */
+  async token(username: string): Promise<Somebody> {
+    const body = { username, password: PASSWORD, device_id: "test" };
+    const { token, user_id } = await this.call<{ token: string; user_id: string }>(
+      "",
+      "POST",
+      "/v1/sessions",
+      body,
+    );
     return { username, userId: user_id, token };
   }
 

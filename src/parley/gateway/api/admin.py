@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from parley.clock import iso
+from parley.accounts.user_admin import WantedPeople
+from parley.audit import WantedRecords
+from parley.clock import from_iso, iso
 from parley.errors import (
     BAD_REQUEST,
     BUSY,
@@ -15,13 +17,15 @@ from parley.errors import (
     TOO_LARGE,
     Refused,
 )
+from parley.gateway import fields
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter, page_parameters
-from parley.model import User
+from parley.model import AccountState, Session, User
 from parley.store.rows import ChatRetention
 from parley.wire import bodies, limits, people_bodies
 
 WRONG_ERASURE = BAD_REQUEST.because("erase must be bodies, or left out: then the messages stay")
+WRONG_STATE = BAD_REQUEST.because("state is active, disabled or deleted, or left out")
 USERS, USER = "/v1/admin/users", "/v1/admin/users/{user_id}"
 RETENTION = "/v1/admin/chats/{chat_id}/retention"
 SESSIONS, SESSION = f"{USER}/sessions", f"{USER}/sessions/{{session_id}}"
@@ -44,6 +48,9 @@ routes = Routes("Operators")
             "A username, an id, an external id, or a part of a name; everybody without it.",
         ),
         *page_parameters("people"),
+        Parameter("state", str, "`active`, `disabled` or `deleted`; all without it.", "active"),
+        Parameter("operator", str, "`true` or `false`; all without it.", "false"),
+        Parameter("bot", str, "`true` or `false`; all without it.", "false"),
     ),
     refusals=(FORBIDDEN,),
     needs="operator",
@@ -51,13 +58,13 @@ routes = Routes("Operators")
 async def find_users(call: Call) -> Answer:
     """In pages. A page may be short although others follow: go on while there is a `next_after`."""
     limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
-    query, after = call.text("q"), call.text("after")
+    query, after, wanted = call.text("q"), call.text("after"), _wanted(call)
     known = await call.services.external_people.find(query) if query and not after else None
     if known is not None:
-        return 200, people_bodies.UserInfoPage([_info(known)], None)
-    page = await call.services.user_admin.find(query, after, limit)
+        return 200, people_bodies.UserInfoPage([user_info(known)] if wanted.takes(known) else [], None)
+    page = await call.services.user_admin.find(query, after, limit, wanted)
     return 200, people_bodies.UserInfoPage(
-        [_info(user) for user in page.users], page.next_after, page.next_after
+        [user_info(user) for user in page.users], page.next_after, page.next_after
     )
 
 
@@ -73,7 +80,7 @@ async def disable_user(call: Call) -> Answer:
     """From the answer on nothing that the person sends is stored. Their sessions end, their sockets close on
     every node, and they cannot log in. They stay a member of their chats. May be repeated.
     """
-    return 200, _info(await call.services.user_admin.disable(call.acting, call.path("user_id")))
+    return 200, user_info(await call.services.user_admin.disable(call.acting, call.path("user_id")))
 
 
 @routes.route(
@@ -86,7 +93,7 @@ async def disable_user(call: Call) -> Answer:
 )
 async def enable_user(call: Call) -> Answer:
     """The person may log in again. May be repeated. A deleted account stays deleted."""
-    return 200, _info(await call.services.user_admin.enable(call.acting, call.path("user_id")))
+    return 200, user_info(await call.services.user_admin.enable(call.acting, call.path("user_id")))
 
 
 @routes.route(
@@ -124,7 +131,7 @@ async def delete_user(call: Call) -> Answer:
     """
     services, user_id, wants_erasure = call.services, call.path("user_id"), erases(call)
     user = await services.user_admin.delete(call.acting, user_id)
-    answer = msgspec.convert(msgspec.structs.asdict(_info(user)), people_bodies.DeletedUser)
+    answer = msgspec.convert(msgspec.structs.asdict(user_info(user)), people_bodies.DeletedUser)
     if wants_erasure:
         async with services.user_admin.audited(call.acting, "user.erase", user_id, "bodies"):
             answer.job_id = await services.body_admin.begin(user_id)
@@ -141,18 +148,8 @@ async def delete_user(call: Call) -> Answer:
 )
 async def list_user_sessions(call: Call) -> Answer:
     """Last used first."""
-    found = [
-        bodies.UserSession(
-            session_id=session.session_id,
-            device_id=session.device_id,
-            device_name=session.device_name,
-            created_at=iso(session.created_at_ms),
-            last_used_at=iso(session.last_used_at_ms),
-            expires_at=iso(session.expires_at_ms),
-        )
-        for session in await call.services.user_admin.sessions(call.path("user_id"))
-    ]
-    return 200, bodies.UserSessionList(found)
+    found = await call.services.user_admin.sessions(call.path("user_id"))
+    return 200, bodies.UserSessionList([session_info(session) for session in found])
 
 
 @routes.route(
@@ -224,6 +221,11 @@ async def decide_retention(call: Call) -> Answer:
     "What operators did, newest first",
     {200: bodies.AuditList},
     query=(
+        Parameter("actor", str, "Of this operator, or command line, as a record names them.", "cli:root"),
+        Parameter("action", str, "With this action, such as `user.disable`.", "user.disable"),
+        Parameter("target", str, "About this.", fields.OTHER_ID),
+        Parameter("since", str, "At this time or later.", fields.TIME),
+        Parameter("until", str, "Before this time.", fields.TIME),
         Parameter("before", str, "The `next` of the page before; the newest without it."),
         limit_parameter(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX),
     ),
@@ -232,11 +234,22 @@ async def decide_retention(call: Call) -> Answer:
 )
 async def list_audit(call: Call) -> Answer:
     """Every action of these routes that changes something or shows messages, and those of commands. An action
-    is recorded before it begins and gets its outcome when it ends; `begun` stays if the server died.
+    is recorded before it begins and gets its outcome when it ends; `begun` stays if the server died. A page
+    may be short although others follow: go on while there is a `next`.
     """
     limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
-    records = await call.services.user_admin.records(call.text("before"), limit)
-    return 200, bodies.AuditList(records, records[-1].audit_id if len(records) == limit else None)
+    try:
+        wanted = WantedRecords(
+            actor=call.text("actor"),
+            action=call.text("action"),
+            target=call.text("target"),
+            since=iso(from_iso(call.text("since"))) if call.text("since") else "",
+            until=iso(from_iso(call.text("until"))) if call.text("until") else "",
+        )
+    except (ValueError, OverflowError) as error:
+        raise Refused(BAD_REQUEST.because(f"since or until is no time: {error}")) from error
+    found = await call.services.user_admin.records(call.text("before"), limit, wanted)
+    return 200, bodies.AuditList(found.records, found.next_before)
 
 
 @routes.route(
@@ -272,6 +285,20 @@ async def check_chat(call: Call) -> Answer:
     )
 
 
+def _wanted(call: Call) -> WantedPeople:
+    state = call.text("state")
+    if state and state not in list(AccountState):
+        raise Refused(WRONG_STATE)
+    return WantedPeople(AccountState(state) if state else None, _flag(call, "operator"), _flag(call, "bot"))
+
+
+def _flag(call: Call, name: str) -> bool | None:
+    given = call.text(name)
+    if given not in ("", "true", "false"):
+        raise Refused(BAD_REQUEST.because(f"{name} is true or false, or left out"))
+    return given == "true" if given else None
+
+
 def erases(call: Call) -> bool:
     """Whether a deletion also removes what the person wrote."""
     if "erase" not in call.request.query:
@@ -281,7 +308,18 @@ def erases(call: Call) -> bool:
     return True
 
 
-def _info(user: User) -> people_bodies.UserInfo:
+def session_info(session: Session) -> bodies.UserSession:
+    return bodies.UserSession(
+        session_id=session.session_id,
+        device_id=session.device_id,
+        device_name=session.device_name,
+        created_at=iso(session.created_at_ms),
+        last_used_at=iso(session.last_used_at_ms),
+        expires_at=iso(session.expires_at_ms),
+    )
+
+
+def user_info(user: User) -> people_bodies.UserInfo:
     return people_bodies.UserInfo(
         user_id=user.user_id,
         username=user.username,

@@ -22,7 +22,7 @@ routes = Routes("Push")
 async def list_push_devices(call: Call) -> Answer:
     """Without their tokens."""
     found = await call.services.push.listed(call.user_id)
-    return 200, bodies.PushDeviceList([_info(device) for device in found])
+    return 200, bodies.PushDeviceList([push_device_info(device) for device in found])
 
 
 @routes.route(
@@ -40,7 +40,7 @@ async def register_push_device(call: Call) -> Answer:
     """
     wanted = await call.body(bodies.NewPushDevice)
     device, secret = await call.services.push.register(call.user_id, call.path("device_id"), wanted)
-    return 200, _info(device, secret)
+    return 200, push_device_info(device, secret)
 
 
 @routes.route(
@@ -48,7 +48,7 @@ async def register_push_device(call: Call) -> Answer:
 )
 async def show_push_device(call: Call) -> Answer:
     """Without its token."""
-    return 200, _info(await call.services.push.one(call.user_id, call.path("device_id")))
+    return 200, push_device_info(await call.services.push.one(call.user_id, call.path("device_id")))
 
 
 @routes.route(
@@ -66,7 +66,7 @@ async def show_vapid_key(call: Call) -> Answer:
     return 200, bodies.VapidPublicKey(await call.services.push.public_key())
 
 
-def _info(device: PushDevice, secret: str | None = None) -> bodies.PushDeviceInfo:
+def push_device_info(device: PushDevice, secret: str | None = None) -> bodies.PushDeviceInfo:
     return bodies.PushDeviceInfo(
         device_id=device.device_id,
         provider=device.provider.value,

@@ -1,0 +1,181 @@
+/** Everybody can use it: axe on every page, state and dialog; the keyboard alone; nothing said twice. */
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { message, openChat, type Somebody, until, World, write } from "./world.js";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const SIZES = [
+  { width: 1440, height: 900 },
+  { width: 390, height: 844 },
+];
+
+let world: World;
+let ada: Somebody;
+let ben: Somebody;
+beforeAll(async () => {
+  world = await World.open();
+  ada = await world.server.person("ada", "Ada");
+  ben = await world.server.person("ben", "Ben");
+  const group = await world.server.chat(ada, [ben], "Garden");
+  const first = await world.server.say(ben, group, "Hello **all**, see https://a.example and `code`");
+  await world.server.say(ben, group, "an answer", { reply_to: first.message_id });
+  await world.server.say(ada, group, "mine");
+});
+afterEach(() => world.leave());
+afterAll(() => world.close());
+
+interface Violation {
+  readonly id: string;
+  readonly impact: string;
+  readonly nodes: readonly { readonly html: string; readonly failureSummary: string }[];
+}
+
+/** What is serious of this page as it is, light and dark, wide and narrow. */
+async function serious(page: Page): Promise<string[]> {
+  const found: string[] = [];
+  for (const viewport of SIZES) {
+    await page.setViewportSize(viewport);
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+      const violations = await page.evaluate(async () => {
+        // Colours that are still changing are neither of the two themes.
+        await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+        await Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => {})));
+        const { axe } = window as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
+        return (await axe.run()).violations;
+      });
+      for (const { id, impact, nodes } of violations as Violation[]) {
+        if (impact !== "serious" && impact !== "critical") continue;
+        found.push(
+          `${viewport.width} ${colorScheme} ${id}: ${nodes.map(({ html, failureSummary }) => `${html.slice(0, 120)} ${failureSummary.slice(0, 240)}`).join(" | ")}`,
+        );
+      }
+    }
+  }
+  await page.setViewportSize(SIZES[0] as (typeof SIZES)[0]);
+  return found;
+}
+
+/** The page's own policy forbids scripts that are not its own: the test brings axe by the protocol of the browser. */
+async function withAxe(page: Page): Promise<Page> {
+  await page.evaluate(AXE);
+  return page;
+}
+
+test("nothing serious at the door", async () => {
+  const page = await withAxe(await world.page());
+  expect(await serious(page)).toEqual([]);
+  await page.getByRole("link", { name: "Create account" }).click();
+  expect(await serious(page)).toEqual([]);
+});
+
+test("nothing serious in a conversation, and in what opens over it", async () => {
+  const page = await withAxe(await world.signedIn(ada));
+  expect(await serious(page)).toEqual([]);
+  await openChat(page, "Garden");
+  await message(page, "mine").waitFor();
+  expect(await serious(page)).toEqual([]);
+  await page.getByRole("button", { name: "Details" }).click();
+  await page.getByRole("list", { name: "Members" }).getByRole("listitem").first().waitFor();
+  expect(await serious(page)).toEqual([]);
+  await page.getByRole("button", { name: "Close details" }).click();
+  await message(page, "mine").hover();
+  await page.getByRole("button", { name: "More", exact: true }).click();
+  expect(await serious(page)).toEqual([]);
+});
+
+test.each([
+  ["Control+k", "Find a chat"],
+  ["Control+Shift+f", "Search"],
+  ["Control+/", "Keyboard shortcuts"],
+])("nothing serious in what %s opens, and the focus comes back", async (keys, name) => {
+  const page = await withAxe(await world.signedIn(ada));
+  await openChat(page, "Garden");
+  const field = page.getByRole("textbox", { name: "Message", exact: true });
+  await field.focus();
+  await page.keyboard.press(keys);
+  await page.getByRole("dialog", { name }).waitFor();
+  expect(await serious(page)).toEqual([]);
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog", { name }).waitFor({ state: "detached" });
+  expect(await page.evaluate(() => document.activeElement?.getAttribute("aria-label"))).toBe("Message");
+});
+
+test.each(["settings", "invitations", "contacts", "blocked"])("nothing serious in %s", async (name) => {
+  const page = await withAxe(await world.signedIn(ada));
+  await page.evaluate((hash) => {
+    location.hash = hash;
+  }, `#/${name}`);
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.waitForLoadState("networkidle");
+  expect(await serious(page)).toEqual([]);
+});
+
+test("a chat is found, read, answered and left by keys alone", async () => {
+  const page = await world.signedIn(ada);
+  await page.keyboard.press("Control+k");
+  await page.getByRole("dialog", { name: "Find a chat" }).waitFor();
+  await page.keyboard.type("gard");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Garden", level: 1 }).waitFor();
+  await message(page, "mine").waitFor();
+  const field = page.getByRole("textbox", { name: "Message", exact: true });
+  await until(
+    async () => {
+      await page.keyboard.press("F6");
+      return page.evaluate(() => document.activeElement?.tagName);
+    },
+    (tag) => tag === "ARTICLE",
+  );
+  await page.keyboard.press("ArrowUp");
+  await until(
+    () => page.evaluate(() => document.activeElement?.getAttribute("aria-label")),
+    (name) => name === "Ben: an answer",
+  );
+  await page.keyboard.press("r");
+  await page.getByRole("group", { name: "Replying to Ben" }).waitFor();
+  expect(await field.evaluate((element) => element === document.activeElement)).toBe(true);
+  await page.keyboard.type("by keys");
+  await page.keyboard.press("Enter");
+  await message(page, "by keys").waitFor();
+  await page.keyboard.press("ArrowUp");
+  await page.getByRole("group", { name: "Editing" }).waitFor();
+  await page.keyboard.press("Escape");
+  expect(await page.getByRole("group", { name: "Editing" }).count()).toBe(0);
+});
+
+test("what arrives is said once", async () => {
+  const [one, other] = [await world.signedIn(ada), await world.signedIn(ben)];
+  await openChat(one, "Garden");
+  await openChat(other, "Garden");
+  await message(one, "mine").waitFor();
+  await message(other, "mine").waitFor();
+  expect(await one.getByRole("log", { name: "New messages" }).textContent()).toBe("");
+  await write(other, "news!");
+  await until(
+    () => one.getByRole("log", { name: "New messages" }).textContent(),
+    (text) => text === "Ben: news!",
+  );
+});
+
+test("from right to left, and at 320 pixels, nothing runs out of the page", async () => {
+  const page = await world.signedIn(ada, { viewport: { width: 320, height: 640 } });
+  await page.evaluate(() => {
+    document.documentElement.dir = "rtl";
+  });
+  await openChat(page, "Garden");
+  await message(page, "mine").waitFor();
+  const wide = await page.evaluate(() =>
+    [...document.querySelectorAll("body *")]
+      .filter((element) => !element.closest(".sr") && element.checkVisibility())
+      .filter(
+        (element) =>
+          element.getBoundingClientRect().right > innerWidth + 1 || element.getBoundingClientRect().left < -1,
+      )
+      .map((element) => element.outerHTML.slice(0, 120)),
+  );
+  expect(wide).toEqual([]);
+});
