@@ -76,6 +76,7 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         operated_chats=_make_operated_chats(app, beside),
         operated_people=OperatedPeople(
             accounts=kinds.accounts,
+            sessions=kinds.sessions,
             directory=store.directory,
             member_states=store.member_states,
             log=app.log,
