@@ -29,7 +29,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --require-hashes
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run pages test quick test-all check simulate mutants bench up down docs
+.PHONY: help setup run pages test quick test-all check simulate mutants bench up down docs screenshots
 
 help: ## List the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -86,6 +86,9 @@ down: ## Stop those services; their data stays in data/services
 
 docs: setup ## Regenerate the generated pages of docs/, and the bill of materials
 	$(BIN)/python -m docs.generate
+
+screenshots: setup ## Pictures of every page of the chat, light and dark, wide and narrow, in ./screenshots
+	@$(BIN)/python -m tests.screenshots
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -18,6 +18,7 @@ VERBS = {
     "up",
     "down",
     "docs",
+    "screenshots",
 }
 
 

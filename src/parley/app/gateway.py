@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sized
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from parley.accounts.links import LinkService
@@ -165,7 +165,7 @@ def _make_user_admin(app: App) -> UserAdmin:
     )
 
 
-def _make_operator_view(app: App, connections: Sized) -> OperatorView:
+def _make_operator_view(app: App, connections: Collection[Connection]) -> OperatorView:
     return OperatorView(
         app.node_id,
         app.config.cluster.roles,
@@ -175,6 +175,7 @@ def _make_operator_view(app: App, connections: Sized) -> OperatorView:
         topics=app.bus_engine.topics,
         connections=connections,
         store_available=lambda: app.store.available,
+        drain=lambda: app.on_drain(),
         metrics=app.metrics,
         clock=app.clock,
     )
