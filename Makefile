@@ -8,7 +8,7 @@ RUNTIME := $(VENV)/.runtime-installed
 TOOLS := $(VENV)/.tools-installed
 
 # What is type-checked: folders that do not exist yet are left out.
-TYPED := src tests ops/local_services $(wildcard bench docs/*.py)
+TYPED := src tests ops/local_services ops/node_builds.py ops/pages.py ops/wheel_pages.py $(wildcard bench docs/*.py)
 
 # A cold fetch belongs before the tests: it takes longer than one of them may.
 TESTED := cassandra chromium dynamodb kafka promtool redis s3
@@ -29,15 +29,19 @@ INSTALL := $(BIN)/python -m pip install --quiet --require-hashes
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick test-all check simulate mutants bench up down docs
+.PHONY: help setup run pages test quick test-all check simulate mutants bench up down docs screenshots
 
 help: ## List the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(TOOLS) ## Create .venv with the parley command, every engine, and the tools of development
 
-run: $(RUNTIME) ## Start the server on ./data; installs what running needs, no tools
+run: $(RUNTIME) ## Start the server on ./data; installs what running needs, no tools; builds the pages if Node is there
+	@$(BIN)/python -m ops.pages
 	$(BIN)/parley serve --data ./data
+
+pages: $(RUNTIME) ## Build the pages for the browser, which needs Node; once for each state of clients/
+	@$(BIN)/python -m ops.pages --required
 
 test: check ## Everything static, then every test layer: each promise once, each planted fault caught
 	@$(FETCH)
@@ -82,6 +86,9 @@ down: ## Stop those services; their data stays in data/services
 
 docs: setup ## Regenerate the generated pages of docs/, and the bill of materials
 	$(BIN)/python -m docs.generate
+
+screenshots: setup ## Pictures of every page of the chat, light and dark, wide and narrow, in ./screenshots
+	@$(BIN)/python -m tests.screenshots
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -1,7 +1,7 @@
-"""Writes the bills of materials of a server and of the SDK in TypeScript from the pins: `make docs`.
+"""Writes the bills of materials of a server and of the clients in TypeScript from the pins: `make docs`.
 
 They are CycloneDX 1.6. The server's, docs/sbom.cdx.json, has every package of requirements.txt with who needs
-it, and what is copied into the tree; the SDK's, clients/typescript/sbom.cdx.json, what npm installs with it.
+it, and what is copied into the tree; the sbom.cdx.json of each client what npm installs with it.
 They have no time, no address of an index and no path of a machine, so the same pins make the same files.
 """
 
@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BILL = ROOT / "docs/sbom.cdx.json"
 PINS = ROOT / "requirements.txt"
 COPIED = ROOT / "src/parley/gateway/static"
-NPM = ROOT / "clients/typescript"
-NPM_BILL = NPM / "sbom.cdx.json"
+NPM = (ROOT / "clients/typescript", ROOT / "clients/web")
+NPM_BILL = "sbom.cdx.json"
 NAME = "parley-chat"
 COPIED_NAME = re.compile(r"(?P<name>swagger-ui)-(?P<version>[\d.]+)")
 
@@ -75,7 +75,8 @@ def bill(pins: list[Pin]) -> dict[str, Any]:
 
 
 def npm_bill(lock: dict[str, Any]) -> dict[str, Any]:
-    """What the SDK in TypeScript is made of: not its tools, and not what an application brings."""
+    """What a client in TypeScript is made of: not its tools, and not what an application brings."""
+    itself = lock["name"]
     packages = {
         path.rpartition("node_modules/")[2]: package
         for path, package in lock["packages"].items()
@@ -87,9 +88,10 @@ def npm_bill(lock: dict[str, Any]) -> dict[str, Any]:
         | {"hashes": [{"alg": "SHA-512", "content": _hex(one["integrity"])}]}
         for name, one in packages.items()
     ]
-    needs = {NAME: _needed(lock["packages"][""], refs)}
+    needs = {itself: _needed(lock["packages"][""], refs)}
     needs |= {refs[name]: _needed(one, refs) for name, one in packages.items()}
-    return _document("library", f"pkg:npm/{NAME}@{lock['version']}", components, needs)
+    kind = "library" if itself == NAME else "application"
+    return _document(kind, f"pkg:npm/{itself}@{lock['version']}", components, needs, itself)
 
 
 def _needed(package: dict[str, Any], refs: dict[str, str]) -> list[str]:
@@ -101,7 +103,11 @@ def _hex(integrity: str) -> str:
 
 
 def _document(
-    kind: str, purl: str, components: list[dict[str, Any]], needs: dict[str, list[str]]
+    kind: str,
+    purl: str,
+    components: list[dict[str, Any]],
+    needs: dict[str, list[str]],
+    name: str = NAME,
 ) -> dict[str, Any]:
     """A bill, as CycloneDX has it."""
     return {
@@ -112,8 +118,8 @@ def _document(
         "metadata": {
             "component": {
                 "type": kind,
-                "bom-ref": NAME,
-                "name": NAME,
+                "bom-ref": name,
+                "name": name,
                 "version": __version__,
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
                 "purl": purl,
@@ -144,6 +150,7 @@ def _copied(folder: Path) -> dict[str, Any]:
 def files() -> dict[Path, str]:
     """The text of each bill."""
     pins = read_pins(PINS.read_text(encoding="utf-8"))
-    lock = json.loads((NPM / "package-lock.json").read_text(encoding="utf-8"))
-    made = {BILL: bill(pins), NPM_BILL: npm_bill(lock)}
+    locks = {folder: (folder / "package-lock.json").read_text(encoding="utf-8") for folder in NPM}
+    made = {folder / NPM_BILL: npm_bill(json.loads(lock)) for folder, lock in locks.items()}
+    made[BILL] = bill(pins)
     return {path: json.dumps(one, indent=1) + "\n" for path, one in made.items()}

@@ -9,36 +9,23 @@ Tools are installed by `npm ci`, once for each lock file. Without Node a test is
 fails.
 """
 
-import fcntl
-import hashlib
-import os
-import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from ops import node_builds
+from ops.node_builds import ROOT, install, version_of, why_not
 from tests.services import in_ci, missing_note, unavailable
 
-ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "clients/typescript"
-WEB = ROOT / "clients/web"
-CLIENTS = (FOLDER, WEB)
+__all__ = ["ROOT", "build", "install", "node_tool", "npm", "version_of", "why_not"]
+
+FOLDER, WEB = node_builds.SDK, node_builds.WEB
+CLIENTS = (FOLDER, *node_builds.PAGES)
 MODULES = FOLDER / "node_modules"
-SOURCES = {
-    FOLDER: ("src/**/*", "tsconfig*.json"),
-    WEB: ("src/**/*", "public/**/*", "tools/*", "*.json", "*.ts", "index.html", "../typescript/src/**/*"),
-}
-"""What the `dist` of each is made of."""
-PINS = ("package.json", "package-lock.json", ".npmrc")
 NAME = "node"
-VERSION_MIN = (20, 19)
-INSTALL = ("ci", "--no-audit", "--no-fund", "--loglevel=error")
 
 
 def npm(*words: str, env: Mapping[str, str] | None = None, folder: Path = FOLDER) -> str:
@@ -59,69 +46,13 @@ def node_tool(
         unavailable(NAME, reason)
     install(folder)
     own = folder / "node_modules/.bin" / name
-    return _run([str(own) if own.exists() else name, *words], env, folder)
-
-
-@cache
-def why_not() -> str | None:
-    """Why nothing can be run here; None if it can."""
-    wanted = ".".join(map(str, VERSION_MIN))
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        return f"Node {wanted} or newer is not on the PATH, or npm is not"
-    found = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    return None if version_of(found) >= VERSION_MIN else f"Node is {found}, and {wanted} is needed"
-
-
-def version_of(text: str) -> tuple[int, int]:
-    """`v20.19.4` is (20, 19)."""
-    major, minor = re.findall(r"\d+", text)[:2]
-    return int(major), int(minor)
-
-
-def install(folder: Path = FOLDER) -> None:
-    """Install exactly what the lock file names, unless that is done."""
-    with _locked(folder):
-        _once(folder, ".installed", [folder / name for name in PINS], "npm", *INSTALL)
+    return node_builds.run([str(own) if own.exists() else name, *words], folder, env)
 
 
 def build(folder: Path = FOLDER) -> None:
     """Make `dist` of the sources, unless that is done. The test is skipped without Node."""
     node_tool("npm", "--version", folder=folder)
-    with _locked(folder):
-        sources = {path for pattern in SOURCES[folder] for path in folder.glob(pattern) if path.is_file()}
-        _once(folder, ".built", [folder / "node_modules/.installed", *sorted(sources)], "npm", "run", "build")
-
-
-def _once(folder: Path, stamp_name: str, made_of: Sequence[Path], *command: str) -> None:
-    """Run a command unless it was run for exactly these files."""
-    stamp = folder / "node_modules" / stamp_name
-    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in made_of)).hexdigest()
-    if stamp.exists() and stamp.read_text(encoding="ascii") == wanted:
-        return
-    done = _run([*command], None, folder)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed\n{done.stdout}")
-    stamp.write_text(wanted, encoding="ascii")
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Workers of one run take turns: `npm ci` begins by removing what is there."""
-    with (folder / ".npmrc").open(encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _run(command: list[str], env: Mapping[str, str] | None, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "NO_COLOR": "1", **(env or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    node_builds.build(folder)
 
 
 def main() -> int:

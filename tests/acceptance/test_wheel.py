@@ -1,6 +1,7 @@
 """What `pip install` gives: the distributions as they are built, each in an environment with nothing else."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from docs import materials
+from ops import node_builds
+from tests import node
 from tests.acceptance.test_readme import program
 from tests.harness.server import READY, Lines
 from tests.tidy.repository import ROOT
@@ -76,7 +79,10 @@ class Environment:
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the source distribution."""
+    """A folder with the wheel and the source distribution, with the pages that Node makes."""
+    for folder in node_builds.PAGES:
+        node.build(folder)
+        node_builds.compress(folder)
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=BUILD_SECONDS_MAX)
@@ -124,9 +130,24 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"parley", "parley_chat"}
     assert "parley/py.typed" in names
     assert {"parley/gateway/static/docs.html", "parley/gateway/static/swagger-ui-5.34.1/LICENSE"} <= names
+    assert {"parley/pages/web/index.html", "parley/pages/web/index.html.br"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "Description-Content-Type: text/markdown" in metadata
     assert not [name for name in names if "/test" in name and not name.startswith("parley/testing/")]
+
+
+def test_no_wheel_is_built_without_pages(tmp_path: Path) -> None:
+    """A server from the wheel shows something at `/`; who builds one is told what is missing."""
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in files.splitlines():
+        if name.startswith(("src/", "ops/wheel_pages.py", "clients/web/package")) or "/" not in name:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / name)
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX)
+    assert done.returncode != 0
+    assert "make pages" in done.stderr + done.stdout
+    assert not list((tmp_path / "dist").glob("*.whl"))
 
 
 def test_the_sources_make_the_same_wheel(dist: Path, wheel: Path, tmp_path: Path) -> None:

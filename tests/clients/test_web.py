@@ -44,3 +44,13 @@ def test_people_use_the_chat(browser: Path, story: str) -> None:
     build(WEB)
     env = {"CHROMIUM": str(browser), "PARLEY_COMMAND": str(COMMAND)}
     npm("run", "test:pages", "--", f"test/pages/{story}", env=env, folder=WEB)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_a_chat_of_a_hundred_thousand_messages_is_as_light(browser: Path) -> None:
+    """At most 120 rows and 2,500 nodes while it is scrolled, and after a jump to its middle."""
+    build(WEB)
+    env = {"CHROMIUM": str(browser), "PARLEY_COMMAND": str(COMMAND), "MESSAGES": "100000"}
+    arguments = ("test/pages/numbers.test.ts", "--testTimeout=850000", "--test-name-pattern=however long")
+    npm("run", "test:pages", "--", *arguments, env=env, folder=WEB)

@@ -44,6 +44,7 @@ KINDS = (
     "test_dead_letters",
     "test_identities",
     "test_push",
+    "test_relations",
     "test_replays",
 )
 """Suites of records. Their rules stand above the engines: what an engine does, `test_records` shows."""
@@ -91,6 +92,13 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_members_come_in_pages",
     ),
     "test_erasure_reports": ("test_a_report_counts_everything",),
+    "test_fences": (
+        "test_a_fenced_chat_is_decided_by_what_is_stored",
+        "test_no_append_under_way_outlives_a_fence",
+        "test_no_addition_under_way_outlives_a_fence",
+        "test_who_shares_a_chat_is_found",
+        "test_unasked_chats_are_told_apart",
+    ),
     "test_files": ("test_entries_carry_their_files",),
     "test_inspection": (
         "test_a_log_comes_in_the_order_of_its_numbers",
@@ -102,7 +110,6 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_who_accepts_is_a_member",
         "test_an_invitation_is_accepted_or_withdrawn",
         "test_nobody_is_invited_after_the_block",
-        "test_invitations_are_listed_in_pages",
     ),
     "test_lanes": (
         "test_news_of_a_lane_only_raises_its_target",
@@ -142,7 +149,6 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_nothing_acknowledged_before_the_request_is_missed",
     ),
     "test_overview_contents": ("test_the_last_entry_is_told_as_it_travels",),
-    "test_relations": ("test_relations_come_in_pages", "test_a_regard_tells_both_sides"),
     "test_repairs": (
         "test_every_chat_without_a_counter_is_found",
         "test_a_counter_that_came_back_is_not_overwritten",

@@ -96,3 +96,30 @@ async def test_operators_look_at_chats(server: ServerProcess) -> None:
         assert (line.size, line.content) == (len("between us"), UNSET)
         (line,) = (await root.operators.chat_log(chat_id, ack.sequence, 1, reveal="a report")).entries
         assert line.content == "between us"
+
+
+@pytest.mark.timeout(120)
+async def test_operators_look_at_people_and_servers(server: ServerProcess) -> None:
+    """One person, who is an operator, the audit log, the numbers of the last hour, and connections."""
+    async with operator(server) as root:
+        ann = await newcomer(server)
+        chat_id = await new_group(server, [ann])
+        async with client(server.url, ann) as me:
+            ack = await me.chat(chat_id).send("rude")
+            (connection,) = await root.operators.connections(ann.user_id)
+            assert connection.user_id == ann.user_id
+        assert [chat.chat_id for chat in (await root.operators.person(ann.user_id)).chats] == [chat_id]
+        assert (await root.operators.make_operator(ann.user_id)).is_operator
+        assert not (await root.operators.end_operator(ann.user_id)).is_operator
+        page = await root.operators.audit(target=ann.user_id, action="operator.add")
+        assert [record.outcome for record in page.records] == ["done"]
+        assert set((await root.operators.series("connections", "lag")).series) == {"connections", "lag"}
+        assert (await root.operators.overview()).dead_letters == 0
+        await root.operators.rename_chat(chat_id, "Kind")
+        await root.operators.delete_message(chat_id, ack.message_id, "a report")
+        (line, *_) = (await root.operators.chat_log(chat_id, 1, 1)).entries
+        assert line.deleted
+        preview = await root.operators.preview_dead_letters(error="timeout")
+        assert (await root.operators.replay_dead_letters(preview)).matched == 0
+        assert (await root.operators.recover_chat(chat_id)).status == "fine"
+        assert (await root.operators.delete_chat(chat_id, "a report")).job_id == "erasures"

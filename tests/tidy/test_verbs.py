@@ -13,10 +13,12 @@ VERBS = {
     "check",
     "simulate",
     "mutants",
+    "pages",
     "bench",
     "up",
     "down",
     "docs",
+    "screenshots",
 }
 
 

@@ -21,7 +21,7 @@ import type { MessageReceipts } from "./core/receipts.js";
 import { cursorAt } from "./core/storage.js";
 import type { MessageStatus, Sending } from "./sending.js";
 import type { EntryStream, UpdateStream } from "./streams.js";
-import { ChatWindow, type WindowOptions } from "./window.js";
+import { bare, ChatWindow, type WindowOptions } from "./window.js";
 
 export interface SendOptions {
   /** "text/plain" if it is left out. */
@@ -168,7 +168,7 @@ export class Chat {
       get head() {
         return model.row?.head;
       },
-      page: (query) => this.#page(query),
+      page: (query) => this.#page({ ...query, shown: true }),
       sequenceOf: (messageId) => this.#sequenceOf(messageId),
       left: () => leave(),
     });
@@ -362,12 +362,17 @@ export class Chat {
     return this.#client.http.call("PATCH /v1/chats/{chat_id}", { path: this.#path, body: change });
   }
 
-  async #page(query: { after?: number; before?: number; limit: number }): Promise<Batch> {
+  async #page(query: { after?: number; before?: number; limit: number; shown?: true }): Promise<Batch> {
     const page = await this.#client.http.call("GET /v1/chats/{chat_id}/messages", {
       path: this.#path,
       query,
     });
-    void this.#client.keep(this.chatId, page.epoch, [page.from_sequence, page.to_sequence], page.entries);
+    void this.#client.keep(
+      this.chatId,
+      page.epoch,
+      [page.from_sequence, page.to_sequence],
+      page.entries.map(bare),
+    );
     return page;
   }
 

@@ -159,7 +159,7 @@ export class Client extends People {
       durable: false,
       wake: () => this.#pumpSoon(),
     });
-    this.#known = new KnownLog(this.#store, platform.wall);
+    this.#known = new KnownLog(this.#store, platform.wall, platform.quota);
     this.#outgoing = new Outgoing(
       new SharedOutbox(this.#store),
       this.#store,

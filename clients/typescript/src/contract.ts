@@ -908,6 +908,12 @@ export interface RetentionChange {
   readonly is_held?: boolean;
 }
 
+/** Pause a webhook, or let it go on. */
+export interface WebhookChange {
+  /** Whether nothing is sent to it. */
+  readonly paused: boolean;
+}
+
 /** An account that was created. */
 export interface Account {
   /** The person. */
@@ -1281,6 +1287,38 @@ export interface ChatOverview {
   readonly edit_window_seconds: number;
 }
 
+/** An open WebSocket of the node that answers. */
+export interface ConnectionInfo {
+  /** The connection. */
+  readonly connection_id: string;
+  /** The person. */
+  readonly user_id: string;
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** The session. */
+  readonly session_id: string;
+  /** `json` or `msgpack`. */
+  readonly codec: string;
+  /** Whether it is sent new entries. */
+  readonly live: boolean;
+  /** In how many chats it hears. */
+  readonly chats: number;
+  /** When a frame of it came last. */
+  readonly heard_from_at: string;
+  /** What waits to be sent to it. */
+  readonly waiting_bytes: number;
+}
+
+/** The connections of one node; `next` is the `after` of the next page, null on the last one. */
+export interface ConnectionList {
+  /** The node. */
+  readonly node_id: string;
+  /** Those of this page, by their ids. */
+  readonly connections: readonly ConnectionInfo[];
+  /** The `after` of the next page; null on the last one. */
+  readonly next: string | null;
+}
+
 /** A page of your contacts; `next_after` is the `after` of the next page, null on the last one. */
 export interface ContactList {
   /** Your contacts. */
@@ -1582,6 +1620,14 @@ export interface ErasureInfo {
   readonly reports: number;
 }
 
+/** What erasures have removed; `next` is the `before` of the next page, null on the last one. */
+export interface ErasureList {
+  /** Of people and of chats. */
+  readonly erasures: readonly ErasureInfo[];
+  /** The `before` of the next page; null on the last one. */
+  readonly next: string | null;
+}
+
 /** The account of a person of your system, and whether it is new. */
 export interface ExternalUserPut {
   /** The person. */
@@ -1700,12 +1746,26 @@ export interface JobInfo {
   readonly failures: number;
   /** Whether it has not succeeded for several intervals. */
   readonly is_overdue: boolean;
+  /** The last 20 that ended, the newest first; empty for a job of another node. */
+  readonly last_runs: readonly JobRun[];
 }
 
 /** Every job of every node. */
 export interface JobList {
   /** By name, then by node. */
   readonly jobs: readonly JobInfo[];
+}
+
+/** One run of a job that has ended. */
+export interface JobRun {
+  /** When it began. */
+  readonly started_at: string | null;
+  /** When it ended. */
+  readonly finished_at: string;
+  /** How it ended. */
+  readonly outcome: JobOutcome;
+  /** Why it failed; null if it did not. */
+  readonly error: string | null;
 }
 
 /** A link as operators see it, without its token. `state`: open, used, expired or revoked. */
@@ -2084,6 +2144,8 @@ export interface OverviewChat {
   readonly peer?: Peer | null;
   /** The last entry of the log; null in an empty one. */
   readonly last_entry?: Entry | null;
+  /** How many of the unread messages mention you, of the newest 200; left out of a brief overview. */
+  readonly unread_mentions?: number;
 }
 
 /** Your account is deleted. `job_id`: the job that removes what you wrote; null without one. */
@@ -2463,6 +2525,18 @@ export interface SendFound {
   readonly created_at: string;
 }
 
+/** Numbers of one node, each with the same times: the last one is `until`, the others before it. */
+export interface Series {
+  /** The node. */
+  readonly node_id: string;
+  /** The time of the last numbers. */
+  readonly until: string;
+  /** From one number to the next. */
+  readonly step_seconds: number;
+  /** By name, the oldest first. */
+  readonly series: Readonly<Record<string, readonly number[]>>;
+}
+
 /** What a server does beside chats and messages, and offers to whoever asks. */
 export interface ServerFeatures {
   /** Whether messages can be searched. */
@@ -2530,6 +2604,10 @@ export interface ServerOverview {
   readonly ephemeral_available: boolean;
   /** Whether Kafka, where there is one, takes what this node publishes. */
   readonly bus_available: boolean;
+  /** Reports that nobody has resolved; null while the store does not answer. */
+  readonly open_reports: number | null;
+  /** Dead letters that are pending; null while the store does not answer. */
+  readonly dead_letters: number | null;
 }
 
 /** A new session of a device. The token is shown this once. */
@@ -2752,12 +2830,24 @@ export interface WebhookInfo {
   readonly last_error: string | null;
   /** The same for people. */
   readonly last_error_detail: string | null;
+  /** Whether an operator has paused it: what it is owed waits. */
+  readonly paused: boolean;
 }
 
 /** Every webhook. */
 export interface WebhookList {
   /** The oldest first. */
   readonly webhooks: readonly WebhookInfo[];
+}
+
+/** Whether a test has arrived; else why not. */
+export interface WebhookTest {
+  /** Whether it answered with a status of 2xx. */
+  readonly arrived: boolean;
+  /** A stable word for why it failed; null if it arrived. */
+  readonly error: string | null;
+  /** The same for people; null if it arrived. */
+  readonly error_detail: string | null;
 }
 
 /** The fields of each request, in the order in which they are written, with the value that is left out. */
@@ -3317,6 +3407,30 @@ export interface Routes {
     answers: { 200: TopicList };
     keyed: false;
   };
+  /** The last hour of a few numbers. */
+  "GET /v1/admin/series": {
+    path: NoParameters;
+    query: { names?: readonly string[]; seconds?: number };
+    body: undefined;
+    answers: { 200: Series };
+    keyed: false;
+  };
+  /** The connections of a node. */
+  "GET /v1/admin/connections": {
+    path: NoParameters;
+    query: { user_id?: string; after?: string; limit?: number };
+    body: undefined;
+    answers: { 200: ConnectionList };
+    keyed: false;
+  };
+  /** Close a connection. */
+  "DELETE /v1/admin/connections/{connection_id}": {
+    path: { connection_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 204: undefined };
+    keyed: false;
+  };
   /** Dead letters, and how many by error. */
   "GET /v1/admin/dlq": {
     path: NoParameters;
@@ -3379,6 +3493,30 @@ export interface Routes {
     query: NoParameters;
     body: NewWebhook;
     answers: { 201: WebhookAdded };
+    keyed: false;
+  };
+  /** Pause a webhook, or let it go on. */
+  "PATCH /v1/admin/webhooks/{webhook_id}": {
+    path: { webhook_id: string };
+    query: NoParameters;
+    body: WebhookChange;
+    answers: { 200: WebhookInfo };
+    keyed: false;
+  };
+  /** Send a webhook a test. */
+  "POST /v1/admin/webhooks/{webhook_id}/test": {
+    path: { webhook_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: WebhookTest };
+    keyed: false;
+  };
+  /** Give a webhook a new secret. */
+  "POST /v1/admin/webhooks/{webhook_id}/secret": {
+    path: { webhook_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: WebhookAdded };
     keyed: false;
   };
   /** Remove a webhook. */
@@ -3659,6 +3797,14 @@ export interface Routes {
     query: { erase?: string };
     body: OwnDeletion;
     answers: { 202: OwnDeleted };
+    keyed: false;
+  };
+  /** Erasures of people, and deletions of chats. */
+  "GET /v1/admin/erasures": {
+    path: NoParameters;
+    query: { before?: string; limit?: number };
+    body: undefined;
+    answers: { 200: ErasureList };
     keyed: false;
   };
   /** What the erasure of a person has removed. */

@@ -61,7 +61,7 @@ export class Files {
       options.onBegin?.(upload.attachment_id);
     } else {
       const info = await this.info(options.attachmentId);
-      if (info.attachment) return info.attachment;
+      if (info.attachment) return complete(info.attachment, options);
       upload = info.upload;
     }
     if (!upload) throw notThere("this upload is over");
@@ -121,9 +121,7 @@ export class Files {
       try {
         const told = await this.#sendRange(file, upload, received, options);
         [tries, received] = [0, told.received];
-        if (!told.attachment) continue;
-        options.progress?.(file.size, file.size);
-        return told.attachment;
+        if (told.attachment) return complete(told.attachment, options);
       } catch (error) {
         tries += 1;
         // An address ends with the token that asked for it: with the present one there may be another.
@@ -132,7 +130,7 @@ export class Files {
         const info = await this.info(upload.attachment_id).catch((failed) => {
           if (!(failed instanceof CannotConnect)) throw failed;
         });
-        if (info?.attachment) return info.attachment;
+        if (info?.attachment) return complete(info.attachment, options);
         if (!info) continue;
         if (!info.upload) throw error;
         if (info.upload.received > received) tries = 0;
@@ -220,6 +218,11 @@ export class Files {
     await new Promise<void>((resolve) => void this.#chat.client.platform.after(pause, resolve));
     signal?.throwIfAborted();
   }
+}
+
+function complete(file: AttachedFile, { progress }: UploadOptions): AttachedFile {
+  progress?.(file.size, file.size);
+  return file;
 }
 
 function mayRetry(error: unknown): boolean {

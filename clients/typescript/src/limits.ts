@@ -31,6 +31,7 @@ export const OVERVIEW_CHATS_DEFAULT = 100;
 export const OVERVIEW_CHATS_MAX = 1000;
 export const UNREAD_MAX = 999;
 export const UNREAD_LOOKED_AT_MAX = 10_000;
+export const MENTIONS_LOOKED_AT_MAX = 200;
 export const USERNAME_CHARS_MAX = 64;
 export const PASSWORD_CHARS_MAX = 1024;
 export const DEVICE_ID_CHARS_MAX = 64;

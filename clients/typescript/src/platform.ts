@@ -48,6 +48,8 @@ export interface Platform {
   readonly indexedDb: IDBFactory | null;
   /** Null where there are none, as on plain http: then a lease in the store decides which tab leads. */
   readonly locks: Locks | null;
+  /** How many bytes the page may keep; infinite where nobody says. */
+  quota(): Promise<number>;
   channel(name: string): Channel | null;
   isVisible(): boolean;
   /** Listen to the page's life; returns what ends it. */
@@ -81,6 +83,7 @@ export function thisPlatform(socketClass?: SocketClass): Platform {
     socketClass: socketClass ?? (globalThis.WebSocket as SocketClass | undefined) ?? null,
     indexedDb: globalThis.indexedDB ?? null,
     locks: (navigator?.locks as Locks | undefined) ?? null,
+    quota: async () => (await navigator?.storage?.estimate?.())?.quota ?? Number.POSITIVE_INFINITY,
     channel: (name) =>
       document && globalThis.BroadcastChannel ? (new BroadcastChannel(name) as unknown as Channel) : null,
     isVisible: () => document?.visibilityState !== "hidden",

@@ -84,16 +84,22 @@ export function useChatWindow(chat: Chat, { around, size }: WindowOptions = {}):
     let isGone = false;
     let opened: ChatWindow | null = null;
     const options = { ...(around !== undefined && { around }), ...(size !== undefined && { size }) };
-    chat.window(options).then(
-      (window) => {
-        if (isGone) return window.close();
-        opened = window;
-        window.onChange(() => setVersion((version) => version + 1));
-        setShown(window);
-      },
-      () => {},
-    );
+    let isOpening = false;
+    const open = async () => {
+      if (isOpening || opened) return;
+      isOpening = true;
+      const window = await chat.window(options).catch(() => null);
+      isOpening = false;
+      if (isGone) return window?.close();
+      opened = window;
+      window?.onChange(() => setVersion((version) => version + 1));
+      setShown(window);
+    };
+    // One that could not be opened may be once there is a connection.
+    const off = chat.client.on("connection", () => void open());
+    void open();
     return () => {
+      off();
       isGone = true;
       opened?.close();
       setShown(null);

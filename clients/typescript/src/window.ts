@@ -6,8 +6,8 @@
  */
 
 import { callBack } from "./callBack.js";
-import type { Batch, Entry, Messages } from "./contract.js";
-import { type MessageState, MessageStates } from "./core/life.js";
+import type { Batch, Entry, Messages, ShownEntry } from "./contract.js";
+import { type MessageState, MessageStates, type ShownAt } from "./core/life.js";
 import type { KnownLog, Range } from "./storage/knownLog.js";
 
 const ENTRIES_DEFAULT = 50;
@@ -50,6 +50,8 @@ export class ChatWindow {
   #entries: Entry[] = [];
   /** Edits, deletes and reactions beyond the end of the window: they change what it shows. */
   #later: Entry[] = [];
+  /** By message id: what a page said of it besides its entry. */
+  #shownAt = new Map<string, ShownAt>();
   #messages: readonly MessageState[] | null = null;
   #isAtEnd = false;
   #isCatchingUp = false;
@@ -64,11 +66,11 @@ export class ChatWindow {
     return this.#entries;
   }
 
-  /** The messages among them as they are now: edited, deleted, with the reactions that the window has seen. */
+  /** The messages among them as they are now: edited, deleted, with the reactions that the server told of, or the window has seen. */
   get messages(): readonly MessageState[] {
     if (!this.#messages) {
       const states = new MessageStates();
-      for (const entry of this.#entries) states.apply(entry);
+      for (const entry of this.#entries) states.apply(entry, this.#shownAt.get(entry.message_id));
       for (const entry of this.#later) states.apply(entry);
       this.#messages = [...states.messages.values()];
     }
@@ -176,6 +178,7 @@ export class ChatWindow {
     this.#epoch = stretch.epoch;
     [this.#from, this.#to] = stretch.range;
     this.#entries = [...stretch.entries];
+    this.#shownAt = new Map(stretch.shownAt);
     this.#later = [];
     this.#isAtEnd = stretch.isAtEnd;
     this.#changed();
@@ -196,6 +199,7 @@ export class ChatWindow {
       this.#begin(piece);
       return true;
     }
+    for (const [messageId, shownAt] of piece.shownAt ?? []) this.#shownAt.set(messageId, shownAt);
     const before = this.#entries.filter((entry) => entry.sequence < from);
     const behind = this.#entries.filter((entry) => entry.sequence > to);
     this.#entries = [...before, ...piece.entries.filter((entry) => entry.sequence <= to), ...behind];
@@ -245,7 +249,14 @@ export class ChatWindow {
   async #page(query: { after?: number; before?: number; limit: number }): Promise<Piece> {
     const page = await this.#context.page(query);
     const range: Range = [page.from_sequence, page.to_sequence];
-    return { epoch: page.epoch, range, entries: page.entries, isAtEnd: page.to_sequence >= page.head };
+    const { epoch, entries, head } = page;
+    return {
+      epoch,
+      range,
+      entries: entries.map(bare),
+      isAtEnd: page.to_sequence >= head,
+      shownAt: shownIn(page),
+    };
   }
 
   #changed(): void {
@@ -264,10 +275,24 @@ function fitting(entries: readonly Entry[]): number {
   return tooMany < 0 ? entries.length : tooMany;
 }
 
+/** An entry as the log has it. */
+export function bare({ reactions: _, reply_count: __, replied: ___, ...entry }: ShownEntry): Entry {
+  return entry;
+}
+
+function shownIn({ entries, head }: Batch): Map<string, ShownAt> {
+  const shownAt = new Map<string, ShownAt>();
+  for (const { message_id, reactions, replied } of entries) {
+    if (reactions) shownAt.set(message_id, { upTo: head, reactions, ...(replied && { replied }) });
+  }
+  return shownAt;
+}
+
 /** Entries of a range in which nothing is missing. */
 interface Piece {
   readonly epoch: number;
   readonly range: Range;
   readonly entries: readonly Entry[];
   readonly isAtEnd: boolean;
+  readonly shownAt?: ReadonlyMap<string, ShownAt>;
 }

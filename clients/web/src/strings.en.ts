@@ -48,7 +48,6 @@ export const s = {
     "The browser's storage has failed. Parley goes on in memory: keep this page open until everything is sent.",
   reloadToUpdate: "Reload to update",
   newVersion: "There is a new version of this page.",
-  skipToMessages: "Skip to messages",
   // List
   newChat: "New chat",
   search: "Search chats and messages",
@@ -103,8 +102,6 @@ export const s = {
   alreadyAdded: (name: string) => `${name} is already in the list.`,
   people: "People",
   remove: (name: string) => `Remove ${name}`,
-  fromContacts: "From your contacts",
-  openToJoin: "Anybody on this server may join",
   cancel: "Cancel",
   close: "Close",
   // Conversation
@@ -119,8 +116,6 @@ export const s = {
   jumpToLatestNew: (count: number) => `Jump to latest, ${number(count)} new`,
   loadingOlder: "Loading earlier messages…",
   loadingNewer: "Loading later messages…",
-  gap: "Messages in between are not on this device.",
-  loadGap: "Load them",
   typing: "Typing",
   isTyping: (names: readonly string[]) =>
     names.length === 1
@@ -135,7 +130,6 @@ export const s = {
   slowModeStatus: "Slow mode",
   logRebuilt: "The server restored this chat; reading it again.",
   logDiffers: "What this device has is not what the server has. Reading again.",
-  offlineCopy: "Offline copy",
   ticks: {
     keeping: "Waiting to be sent",
     queued: "Waiting to be sent",

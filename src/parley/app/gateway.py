@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sized
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from parley.accounts.links import LinkService
@@ -164,7 +164,7 @@ def _make_user_admin(app: App) -> UserAdmin:
     )
 
 
-def _make_operator_view(app: App, connections: Sized) -> OperatorView:
+def _make_operator_view(app: App, connections: Collection[Connection]) -> OperatorView:
     return OperatorView(
         app.node_id,
         app.config.cluster.roles,

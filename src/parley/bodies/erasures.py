@@ -137,6 +137,10 @@ class BodyAdmin:
             held = [chat.chat_id for chat in report.chats if chat.is_held]
             log.warning("bodies erased", user_id=user_id, hot=report.hot, cold=report.cold, held=held)
 
+    async def reports(self, before: str, limit: int) -> list[ErasureReport]:
+        """Of people and of chats, by their ids, descending: below `before`, if that is not empty."""
+        return await self._reports.page(before, limit)
+
     async def report_of(self, user_id: str) -> ErasureReport | None:
         """What the erasure of a person has removed so far; None if there was none."""
         return await self._reports.get(user_id)

@@ -113,6 +113,11 @@ class ReportService:
                 return ReportPage(await self._views(found), None)
         return ReportPage(await self._views(found), last)
 
+    async def open_count(self) -> int:
+        """Of the newest `LOOKED_AT_MAX` reports, how many are open."""
+        some = await self._reports.page("", LOOKED_AT_MAX)
+        return sum(report.status is ReportStatus.OPEN for report in some)
+
     async def show(self, report_id: str) -> ReportView:
         return (await self._views([await self._get(report_id)]))[0]
 

@@ -152,14 +152,27 @@ def _print_ready(url: str, address: str, place: Place) -> None:
     """One line to stdout for scripts; more to stderr for a person."""
     print(f"parley ready on {url}", flush=True)
     if sys.stdout.isatty() and sys.stderr.isatty():
-        print(_hints(address, place.folder), file=sys.stderr)
+        print(_hints(address, place.folder, place.settings), file=sys.stderr)
         for risk in risks(place.settings):
             print(f"  Careful {risk}\n", file=sys.stderr)
 
 
-def _hints(address: str, folder: Path) -> str:
+def _pages(address: str, settings: Config) -> str:
+    """Where to click, or how to get something to click on."""
+    from parley.gateway.web_pages import CHAT, CONSOLE, CONSOLE_PAGE, built_pages
+
+    if built_pages(CHAT) is None:
+        return f"Chat    {address}/ says how to get its pages"
+    has_console = built_pages(CONSOLE) is not None and settings.serves_console(
+        urlsplit(address).hostname or ""
+    )
+    return f"Chat    {address}/" + (f"\n  Console {address}{CONSOLE_PAGE.path}" if has_console else "")
+
+
+def _hints(address: str, folder: Path, settings: Config) -> str:
     where = "" if str(folder) == "data" or folder == Path("./data") else f" --data {folder}"
     return (
+        f"\n  {_pages(address, settings)}"
         f"\n  API     {address}/docs"
         f"\n  Data    {folder}"
         f"\n  Try     parley demo{where}               adds sample people and chats (in another terminal)"

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from parley.model import ChatType, ReportStatus
-from parley.wire.bodies import AuditList, DeadLetterJob
+from parley.wire.bodies import AuditList, DeadLetterJob, ServerOverview, WebhookAdded, WebhookInfo
 from parley.wire.identity_bodies import ApiTokenInfo, ApiTokenList
 from parley.wire.limits import PAGE_ENTRIES_MAX
 from parley.wire.operator_bodies import (
     ChatDeletion,
     ChatOverview,
+    ConnectionInfo,
+    ConnectionList,
     DeadLetterPreview,
     ListedChatInfo,
     ListedChatPage,
@@ -20,6 +22,8 @@ from parley.wire.operator_bodies import (
     MemberPositionPage,
     PersonInfo,
     RecoveryReport,
+    Series,
+    WebhookTest,
 )
 from parley.wire.people_bodies import (
     DeletedUser,
@@ -167,6 +171,43 @@ class OperatorsApi:
         body: dict[str, object] = {"token": preview.token, "reason": reason}
         return await self._api.call("POST", "admin/dlq/discard", DeadLetterJob, body)
 
+    # Webhooks and servers
+
+    async def pause_webhook(self, webhook_id: str, *, paused: bool = True) -> WebhookInfo:
+        """Nothing is sent to it; what it is owed waits. `paused=False`: it goes on."""
+        return await self._api.call("PATCH", _webhook(webhook_id), WebhookInfo, {"paused": paused})
+
+    async def test_webhook(self, webhook_id: str) -> WebhookTest:
+        """Send it an event now, and say whether it has arrived."""
+        return await self._api.call("POST", f"{_webhook(webhook_id)}/test", WebhookTest)
+
+    async def renew_webhook_secret(self, webhook_id: str) -> WebhookAdded:
+        """The new secret, shown this once."""
+        return await self._api.call("POST", f"{_webhook(webhook_id)}/secret", WebhookAdded)
+
+    async def overview(self) -> ServerOverview:
+        return await self._api.call("GET", "admin/overview", ServerOverview)
+
+    async def series(self, *names: str, seconds: int = 3_600) -> Series:
+        """The last hour of these numbers of the node that answers; of all without names."""
+        params = {"names": ",".join(names), "seconds": str(seconds)}
+        return await self._api.call("GET", "admin/series", Series, params=params)
+
+    async def connections(self, user_id: str = "") -> list[ConnectionInfo]:
+        """The open connections of the node that answers."""
+        found: list[ConnectionInfo] = []
+        params = {"user_id": user_id, "limit": str(PAGE_ENTRIES_MAX)}
+        while True:
+            page = await self._api.call("GET", "admin/connections", ConnectionList, params=params)
+            found += page.connections
+            if page.next is None:
+                return found
+            params["after"] = page.next
+
+    async def close_connection(self, connection_id: str) -> None:
+        """Its client comes back and goes on where it was."""
+        await self._api.call("DELETE", f"admin/connections/{quote(connection_id, safe='')}", object)
+
     # Links
 
     async def invite(self, uses: int = 1, expires_in_seconds: int | None = None, note: str = "") -> LinkMade:
@@ -218,6 +259,10 @@ class OperatorsApi:
 
     async def revoke_api_token(self, token_id: str) -> None:
         await self._api.call("DELETE", f"admin/tokens/{quote(token_id, safe='')}", object)
+
+
+def _webhook(webhook_id: str) -> str:
+    return f"admin/webhooks/{quote(webhook_id, safe='')}"
 
 
 def _chat(chat_id: str) -> str:

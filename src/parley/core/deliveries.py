@@ -206,3 +206,5 @@ class Webhook(Struct, frozen=True, kw_only=True):
     secret: str
     created_ms: int
     chat_id: str = ""
+    is_paused: bool = False
+    """By an operator: nothing is sent to it, and what it is owed waits."""

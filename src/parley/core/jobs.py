@@ -85,6 +85,19 @@ class Job(Struct, frozen=True, kw_only=True, eq=False):
         return None if failing_ms is None else failing_ms + round(patience * MS_PER_SECOND)
 
 
+RUNS_KEPT = 20
+"""Runs of a job that its node remembers."""
+
+
+class EndedRun(Struct, frozen=True):
+    """One run that has ended."""
+
+    started_ms: int | None
+    finished_ms: int
+    outcome: JobOutcome
+    error: str | None
+
+
 class JobRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of a job: on one node, or, for a job of the cluster, on the node that runs it.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from parley import ids
@@ -17,11 +17,15 @@ from parley.clock import Clock, iso
 from parley.core.client_address import Network
 from parley.core.deliveries import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
 from parley.core.recipient_health import RecipientHealth
+from parley.core.retry import DeliveryFailure
 from parley.core.safe_addresses import url_problem
+from parley.delivery.guarded_http import GuardedHttp
 from parley.delivery.ports import Source
 from parley.delivery.recipients import RECIPIENTS_MAX
+from parley.delivery.webhooks import TEST_EVENT, WebhookEvent, send_event
 from parley.errors import BAD_REQUEST, NOT_FOUND, PREVIEW_OUTDATED, Refused
 from parley.records.book import Book
+from parley.records.dead_letters import PENDING_ONLY
 from parley.records.deliveries import DeliveryRecords
 from parley.wire import bodies
 from parley.wire.codec import decode_entry
@@ -114,6 +118,9 @@ class DeliveryAdmin:
     async def dead_letters(self, selection: Selection, before_id: str, limit: int) -> FoundDeadLetters:
         dead = self._store.dead_letters
         return FoundDeadLetters(await dead.count(selection), await dead.find(selection, before_id, limit))
+
+    async def pending_count(self) -> int:
+        return sum((await self._store.dead_letters.count(PENDING_ONLY)).values())
 
     async def dead_letter(self, dlq_id: str) -> DeadLetter:
         found = await self._store.dead_letters.find(Selection(ids=(dlq_id,)), "", 1)
@@ -223,6 +230,43 @@ class DeliveryAdmin:
             await hooks.add(hook)
         return hook
 
+    async def pause_webhook(self, call: OperatorCall, webhook_id: str, *, is_paused: bool) -> Webhook:
+        """Send nothing to it; what it is owed waits, as for one that does not answer. Or go on."""
+        action = "webhook.pause" if is_paused else "webhook.resume"
+        async with self._audited(call, action, webhook_id):
+            return await self._change(webhook_id, lambda hook: replace(hook, is_paused=is_paused))
+
+    async def new_secret(self, call: OperatorCall, webhook_id: str) -> Webhook:
+        """Whatever is sent from now on is signed with a new secret, which is never shown again."""
+        secret = SECRET_PREFIX + self._random_text(SECRET_BYTES)
+        async with self._audited(call, "webhook.secret", webhook_id):
+            return await self._change(webhook_id, lambda hook: replace(hook, secret=secret))
+
+    async def test_webhook(self, call: OperatorCall, webhook_id: str) -> DeliveryFailure | None:
+        """Send it an event now, once, also if it is paused; None if it has arrived."""
+        async with self._audited(call, "webhook.test", webhook_id):
+            hook, now_ms = await self._hook(webhook_id), self._clock()
+            event_id = self._ids.next(ids.EVENT, now_ms)
+            event = WebhookEvent(event_id, TEST_EVENT, iso(now_ms), hook.chat_id or None, Raw(b"{}"))
+            http = GuardedHttp(self._allowed)
+            try:
+                return await send_event(hook, http, event, now_ms)
+            finally:
+                await http.close()
+
+    async def _hook(self, webhook_id: str) -> Webhook:
+        hook = await self._store.webhooks.get(webhook_id)
+        if hook is None:
+            raise Refused(NO_SUCH_WEBHOOK)
+        return hook
+
+    async def _change(self, webhook_id: str, change: Callable[[Webhook], Webhook]) -> Webhook:
+        while True:
+            before = await self._hook(webhook_id)
+            after = change(before)
+            if before == after or await self._store.webhooks.swap(before, after):
+                return after
+
     async def remove_webhook(self, call: OperatorCall, webhook_id: str) -> None:
         """Nothing more is sent to it; its dead letters stay until they expire."""
         store = self._store
@@ -250,6 +294,7 @@ def webhook_info(hook: Webhook, health: RecipientHealth | None) -> bodies.Webhoo
     info = bodies.WebhookInfo(
         hook.webhook_id, hook.url, list(hook.events), hook.chat_id or None, iso(hook.created_ms)
     )
+    info.paused = hook.is_paused
     if health is not None:
         info.state = "paused" if health.is_paused else "failing"
         info.failing_since = iso(health.failing_since_ms)

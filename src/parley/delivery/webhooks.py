@@ -32,6 +32,9 @@ LOG_EVENTS: Mapping[str, EventName] = {
     Kind.CHAT: EventName.CHAT_CHANGED,
 }
 """The event of each kind of entry in logs. In other streams the kind is the event."""
+PAUSED = DeliveryFailure(Fault.BUSY, "paused by an operator")
+TEST_EVENT = "webhook.test"
+"""Sent when an operator asks for it, whatever events the webhook wants."""
 BUSY_STATUSES = frozenset({408, 425, 429})
 
 
@@ -70,22 +73,30 @@ class WebhookRecipient(Struct, frozen=True):
 
     async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
         entry = delivery.entry
+        if self.hook.is_paused:  # as if it were away: what it is owed stays in order, and waits
+            return PAUSED
         data = Raw(delivery.wire if entry.kind in LOG_EVENTS else entry.content.encode())
         event = WebhookEvent(
             delivery.event_id, event_of(entry), entry.created_at, entry.chat_id or None, data
         )
-        body = msgspec.json.encode(event)
-        now_ms = self.clock()
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "Parley",
-            SIGNATURE: signature(self.hook.secret, body, now_ms),
-            EVENT_ID: delivery.event_id,
-        }
-        answer = await self.http.post(self.hook.url, body, headers)
-        if isinstance(answer, DeliveryFailure):
-            return answer
-        return judge(answer.status, answer.retry_after, now_ms)
+        return await send_event(self.hook, self.http, event, self.clock())
+
+
+async def send_event(
+    hook: Webhook, http: GuardedHttp, event: WebhookEvent, now_ms: int
+) -> DeliveryFailure | None:
+    """Send it now, signed; None if it has arrived."""
+    body = msgspec.json.encode(event)
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "Parley",
+        SIGNATURE: signature(hook.secret, body, now_ms),
+        EVENT_ID: event.event_id,
+    }
+    answer = await http.post(hook.url, body, headers)
+    if isinstance(answer, DeliveryFailure):
+        return answer
+    return judge(answer.status, answer.retry_after, now_ms)
 
 
 class WebhookChannel:

@@ -82,7 +82,6 @@ UNREAD_BYTES_MAX = limits.PAGE_BYTES_MAX
 UNREAD_BYTES_LOW = UNREAD_BYTES_MAX // 2
 """A client that had more than the one unread is answered again when it has no more than the other."""
 assert limits.OUTBOX_BYTES_MAX > UNREAD_BYTES_MAX + 2 * limits.PAGE_BYTES_MAX, "a page fits beside it"
-"""What is done to messages; a `send_message` only if it is a reply."""
 ANSWERED = frozenset(
     {
         frames.SyncRequest,
@@ -763,6 +762,10 @@ class Connection:
     @property
     def idle_seconds(self) -> float:
         return self._loop.time() - self.last_heard
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._outbox.waiting_bytes
 
     def close(self, close: Close) -> None:
         """End with a code: after the answers to what was sent before, if the store gives them in time."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence, Sized
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 from parley import __version__
 from parley.bus.ports import TopicState
@@ -13,13 +14,17 @@ from parley.core.jobs import Job, JobRecord
 from parley.ephemeral.ports import Ephemeral, Node
 from parley.errors import StoreError
 from parley.gateway.known_operators import STORE_SECONDS_MAX
+from parley.gateway.series import STEP_SECONDS, SeriesRecorder
 from parley.jobs.supervisor import Supervisor
 from parley.store.damage import note_damage
 from parley.store.ports import AccountAdmin
 from parley.store.rows import StoreCounts
 from parley.telemetry import Metrics
 
-SAMPLE_SECONDS = 5.0
+if TYPE_CHECKING:
+    from parley.gateway.connection import Connection
+
+SAMPLE_SECONDS = STEP_SECONDS
 SAMPLES_MAX = 13
 """The rate of messages is that of the last minute."""
 STALLED_SECONDS_MAX = 10.0
@@ -34,7 +39,7 @@ class MessageRate:
         self._metrics = metrics
         self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES_MAX)
 
-    async def sample(self) -> None:
+    def note(self) -> None:
         stored = self._metrics.registry.get_sample_value(STORED) or 0.0
         self._samples.append((asyncio.get_running_loop().time(), stored))
 
@@ -58,7 +63,7 @@ class OperatorView:
         ephemeral: Ephemeral,
         admin: AccountAdmin,
         topics: Callable[[], Awaitable[list[TopicState]]],
-        connections: Sized,
+        connections: Collection[Connection],
         store_available: Callable[[], bool],
         metrics: Metrics,
         clock: Clock,
@@ -69,6 +74,22 @@ class OperatorView:
         self._store_available = store_available
         self.clock = clock
         self.rate = MessageRate(metrics)
+        self.series = SeriesRecorder(
+            {
+                "connections": lambda: float(len(connections)),
+                "lag": lambda: float(self.lag),
+                "persist_seconds_p99": metrics.persist.p99,
+                "dead_letters": lambda: self._value("dlq_size"),
+                "outbox_bytes": lambda: self._value("parley_outbox_bytes"),
+                "webhooks_paused": lambda: self._value("parley_webhooks_paused"),
+            },
+            {
+                "messages_per_second": lambda: self._value(STORED),
+                "voids_per_second": lambda: self._value("parley_voids_sealed_total"),
+                "commit_failures_per_second": lambda: self._value("parley_commit_failures_total"),
+            },
+        )
+        self.last_runs = supervisor.last_runs
         self._itself = Node(node_id, "", tuple(roles), version=__version__, since_ms=clock())
         self._supervisor = supervisor
         self._ephemeral = ephemeral
@@ -80,12 +101,19 @@ class OperatorView:
     def job(self) -> Job:
         return Job(
             name="message_rate",
-            does="counts the messages per second that operators see",
-            run=self.rate.sample,
+            does="keeps the numbers of the last hour that operators see",
+            run=self._sample,
             interval_seconds=SAMPLE_SECONDS,
             timeout_seconds=None,
             first_seconds=0.0,
         )
+
+    async def _sample(self) -> None:
+        self.rate.note()
+        self.series.sample()
+
+    def _value(self, name: str) -> float:
+        return self._metrics.registry.get_sample_value(name) or 0.0
 
     async def jobs(self) -> list[JobRecord]:
         return await self._supervisor.records()

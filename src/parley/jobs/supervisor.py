@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 
 import structlog
 
 from parley.clock import MS_PER_SECOND, Clock
-from parley.core.jobs import ERROR_CHARS_MAX, STEADY_SECONDS, Job, JobRecord
+from parley.core.jobs import ERROR_CHARS_MAX, RUNS_KEPT, STEADY_SECONDS, EndedRun, Job, JobRecord
 from parley.ephemeral.ports import NODE_RECORD_SECONDS, JobRecords, Leases
 from parley.errors import ParleyError
 from parley.jobs.lease import JobLease
@@ -56,6 +57,8 @@ class SupervisedJob:
         self.error: str | None = None
         self.next_run_ms: int | None = None
         self.runs = 0
+        self.last_runs: deque[EndedRun] = deque(maxlen=RUNS_KEPT)
+        """The newest last."""
         self.failures = 0
         self.elsewhere: JobRecord | None = None
         """What the node that has the job last said of it."""
@@ -99,6 +102,7 @@ class SupervisedJob:
     def ended(self, outcome: JobOutcome, error: str | None, now_ms: int, chance: float) -> None:
         """Note a run, and when the next one is due."""
         self.runs += 1
+        self.last_runs.append(EndedRun(self.started_ms, now_ms, outcome, error))
         self.finished_ms, self.outcome, self.error = now_ms, outcome, error
         if outcome is JobOutcome.OK:
             self.streak, self.failing_ms, self.good_ms = 0, None, now_ms
@@ -178,6 +182,11 @@ class Supervisor:
         own = [kept.record() for kept in self._jobs.values() if kept.is_here]
         found |= {record.key: record for record in own}
         return [record for _, record in sorted(found.items())]
+
+    def last_runs(self, name: str) -> list[EndedRun]:
+        """The last runs of a job on this node, the newest first."""
+        kept = self._jobs.get(name)
+        return list(reversed(kept.last_runs)) if kept is not None else []
 
     def _failing_runs(self, kept: SupervisedJob) -> int:
         return kept.streak if kept.is_here else 0

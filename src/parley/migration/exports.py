@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import Struct
 
 from parley.core.deliveries import DeadLetter, Lane
 from parley.core.marks import SEPARATOR, MessageMark
@@ -121,7 +121,16 @@ async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[s
                     yield {"record": "Entry", **msgspec.to_builtins(entry)}
 
 
-EXPORTED_AS = {MessageMark: "KeptMark", PendingErasure: "KeptErasure"}
+class ListedPerson(Struct, frozen=True, kw_only=True):
+    """Another person whom a person has as a contact, or has blocked, and since when."""
+
+    user_id: str
+    other_id: str
+    contact_since: str | None = None
+    blocked_since: str | None = None
+
+
+EXPORTED_AS = {MessageMark: "KeptMark", PendingErasure: "KeptErasure", ListedPerson: "KeptRelation"}
 """What lines of an export call records whose types have another name now."""
 
 
@@ -130,13 +139,16 @@ def name_in_export(record: Record) -> str:
 
 
 def _apart(records: Iterable[Record]) -> Iterator[Record]:
-    """The devices of a person share a record, and so do their invitations: each is told by itself."""
+    """The devices of a person share a record, and what they say to others is one: each is told by itself."""
     for record in records:
         if isinstance(record, PersonPushDevices):
             yield from record.devices
         elif isinstance(record, PersonConsent):
             yield from record.invitations
-            yield replace(record, invitations=())
+            for other_id, since in record.blocks.items():
+                yield ListedPerson(user_id=record.user_id, other_id=other_id, blocked_since=since)
+        elif isinstance(record, Contact):
+            yield ListedPerson(user_id=record.user_id, other_id=record.other_id, contact_since=record.since)
         else:
             yield record
 
@@ -147,7 +159,7 @@ def _concerns(record: Record, user_id: str) -> bool:
             return who.user_id == user_id
         case KeptState() | KeptCursor() | PushDevice() | PushOutcome() | RungThrough() | AccountDeletion():
             return record.user_id == user_id
-        case PersonConsent() | Contact():
+        case ListedPerson():
             return record.user_id == user_id  # who else lists them is the others' secret
         case Invitation():
             return user_id in (record.user_id, record.invited_by)

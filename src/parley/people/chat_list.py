@@ -12,6 +12,7 @@ from parley.ephemeral.signals import MuteSignal
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, Refused
 from parley.model import ChatMember, ChatSummary, MemberSettings, Notify, User
 from parley.people.audience import Audience
+from parley.people.mentions import UnreadMentions
 from parley.people.presence import PresenceService
 from parley.store.ports import Accounts, Directory, MemberStates, Overviews
 from parley.wire.codec import decode_entry
@@ -41,6 +42,7 @@ class ChatListService:
         self,
         *,
         accounts: Accounts,
+        mentions: UnreadMentions,
         overviews: Overviews,
         directory: Directory,
         member_states: MemberStates,
@@ -50,6 +52,7 @@ class ChatListService:
         clock: Clock,
     ) -> None:
         self._accounts = accounts
+        self._mentions = mentions
         self._overviews = overviews
         self._directory = directory
         self._member_states = member_states
@@ -71,6 +74,8 @@ class ChatListService:
         if not brief:
             users = await self.users(user_id, [at.peer_id for at in changed.positions if at.peer_id])
             rows = [_with_names(row, at, users) for row, at in zip(rows, changed.positions, strict=True)]
+            for row, mentions in zip(rows, await self._mentions.count(user_id, rows), strict=True):
+                row.unread_mentions = mentions
         return ChatListPage(rows, changed.token, changed.complete)
 
     async def users(self, viewer_id: str, user_ids: Sequence[str]) -> dict[str, UserView]:

@@ -13,6 +13,7 @@ from parley.people.caches import ChatFactsCache, ReadCache
 from parley.people.chat_list import ChatListService
 from parley.people.contacts import ContactService
 from parley.people.invitations import InvitationNotifier
+from parley.people.mentions import UnreadMentions
 from parley.people.presence import PresenceService
 from parley.people.presence_publisher import TellSome
 from parley.people.receipts import ReceiptService
@@ -73,6 +74,7 @@ class Social:
         self.contacts = ContactService(relations, accounts, signals, clock)
         self.chat_list = ChatListService(
             accounts=accounts,
+            mentions=UnreadMentions(log),
             overviews=overviews,
             directory=directory,
             member_states=member_states,

@@ -131,6 +131,15 @@ class NewPassword(RequestBody):
 # Operators
 
 
+class JobRun(Struct):
+    """One run of a job that has ended."""
+
+    started_at: str | None
+    finished_at: str
+    outcome: JobOutcome
+    error: str | None
+
+
 class JobInfo(Struct):
     """A background job: on one node, or, of the cluster, on the node that runs it.
 
@@ -149,6 +158,7 @@ class JobInfo(Struct):
     runs: int
     failures: int
     is_overdue: bool
+    last_runs: list[JobRun] = []
 
 
 class JobList(Struct):
@@ -211,6 +221,8 @@ class ServerOverview(Struct):
     store_available: bool
     ephemeral_available: bool
     bus_available: bool
+    open_reports: int | None = None
+    dead_letters: int | None = None
 
 
 class PasswordReset(RequestBody):
@@ -321,25 +333,6 @@ class DeadLetterFilter(RequestBody):
     before: str | None = None
 
 
-class ReplayOrder(RequestBody):
-    """Which dead letters to replay: by id, by a filter, or by the token of a preview."""
-
-    ids: list[str] | None = None
-    filter: DeadLetterFilter | None = None
-    dry_run: bool = False
-    token: str | None = None
-
-
-class DiscardOrder(RequestBody):
-    """Which dead letters to give up, and why."""
-
-    reason: Annotated[str, Meta(min_length=1, max_length=limits.TITLE_CHARS_MAX)]
-    ids: list[str] | None = None
-    filter: DeadLetterFilter | None = None
-    dry_run: bool = False
-    token: str | None = None
-
-
 class DeadLetterJob(Struct):
     """What was begun; without a job in a dry run."""
 
@@ -384,6 +377,7 @@ class WebhookInfo(Struct):
     paused_until: str | None = None
     last_error: str | None = None
     last_error_detail: str | None = None
+    paused: bool = False
 
 
 class WebhookList(Struct):

@@ -320,6 +320,7 @@ class OverviewChat(Struct, kw_only=True):
     title: str | UnsetType | None = UNSET
     peer: Peer | UnsetType | None = UNSET
     last_entry: Entry | UnsetType | None = UNSET
+    unread_mentions: int | UnsetType = UNSET
 
 
 class Overview(ServerFrame, tag="overview", kw_only=True):

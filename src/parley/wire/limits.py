@@ -47,6 +47,8 @@ OVERVIEW_CHATS_MAX = 1_000
 UNREAD_MAX = 999
 UNREAD_LOOKED_AT_MAX = 10_000
 """The server counts unread messages in at most this many positions at the end of a chat."""
+MENTIONS_LOOKED_AT_MAX = 200
+"""The server counts mentions among so many of the newest unread positions of a chat."""
 
 USERNAME_CHARS_MAX = 64
 PASSWORD_CHARS_MAX = 1_024

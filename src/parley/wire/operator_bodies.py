@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from parley.model import AccountState, ChatType, ReadReceipts, Role
 from parley.wire import limits
 from parley.wire.bodies import DeadLetterFilter, FanoutInfo, PushDeviceInfo, UserSession
-from parley.wire.people_bodies import UserInfo
+from parley.wire.people_bodies import ErasureInfo, UserInfo
 from parley.wire.request_body import RequestBody
 
 ActionReason = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_REASON_CHARS_MAX)]
@@ -214,3 +214,74 @@ class PersonInfo(UserInfo, kw_only=True):
     devices: list[PersonDevice]
     push_devices: list[PushDeviceInfo]
     sessions: list[UserSession]
+
+
+class WebhookChange(RequestBody):
+    """Pause a webhook, or let it go on."""
+
+    paused: bool
+
+
+class WebhookTest(Struct):
+    """Whether a test has arrived; else why not."""
+
+    arrived: bool
+    error: str | None
+    error_detail: str | None
+
+
+class ErasureList(Struct):
+    """What erasures have removed; `next` is the `before` of the next page, null on the last one."""
+
+    erasures: list[ErasureInfo]
+    next: str | None
+
+
+class ConnectionInfo(Struct):
+    """An open WebSocket of the node that answers."""
+
+    connection_id: str
+    user_id: str
+    device_id: str
+    session_id: str
+    codec: str
+    live: bool
+    chats: int
+    heard_from_at: str
+    waiting_bytes: int
+
+
+class ConnectionList(Struct):
+    """The connections of one node; `next` is the `after` of the next page, null on the last one."""
+
+    node_id: str
+    connections: list[ConnectionInfo]
+    next: str | None
+
+
+class Series(Struct):
+    """Numbers of one node, each with the same times: the last one is `until`, the others before it."""
+
+    node_id: str
+    until: str
+    step_seconds: float
+    series: dict[str, list[float]]
+
+
+class ReplayOrder(RequestBody):
+    """Which dead letters to replay: by id, by a filter, or by the token of a preview."""
+
+    ids: list[str] | None = None
+    filter: DeadLetterFilter | None = None
+    dry_run: bool = False
+    token: str | None = None
+
+
+class DiscardOrder(RequestBody):
+    """Which dead letters to give up, and why."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=limits.TITLE_CHARS_MAX)]
+    ids: list[str] | None = None
+    filter: DeadLetterFilter | None = None
+    dry_run: bool = False
+    token: str | None = None

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from parley.client import connect
-from parley.wire.limits import UNREAD_MAX
+from parley.wire.limits import MENTIONS_LOOKED_AT_MAX, UNREAD_MAX
 from tests.harness.clients import Person
 from tests.harness.clock import VirtualClock
-from tests.integration.gateway.serving import Place, Served, assert_refused
+from tests.integration.gateway.serving import Place, Served, assert_refused, message, new_id
 
 
 async def listed(served: Served, person: Person, **query: str | int) -> list[Any]:
@@ -199,3 +199,52 @@ async def test_long_last_entries_end_a_page(place: Place) -> None:
         async with served.client(ann) as client:
             overview = await client.request("sync_overview", limit=1_000)
         assert 0 < len(overview["chats"]) < len(chats)
+
+
+async def test_a_row_says_how_many_unread_messages_mention_the_person(place: Place) -> None:
+    """Of others, not deleted, not read: by frames and over HTTP; a brief overview leaves it out."""
+    async with place.serving() as served:
+        ann, ben, cem = await served.people("ann", "ben", "cem")
+        chat = await served.as_(ann).create_group(ben, cem)
+        path = f"/v1/chats/{chat}/messages"
+        sent = []
+        for content, mentions in (
+            ("first", [ben]),
+            ("for cem", [cem]),
+            (f"names {ben.user_id} in its text", []),
+            ("for both", [cem, ben]),
+            ("deleted", [ben]),
+            ("last", [ben]),
+        ):
+            body = message(content, mentions=[person.user_id for person in mentions])
+            sent.append((await served.as_(ann).post(path, body)).body)
+        await served.as_(ben).post(path, message("myself", mentions=[ben.user_id]))
+        async with served.client(ann) as author, served.client(ben) as client:
+            deletion = {"chat_id": chat, "client_message_id": new_id(), "message_id": sent[4]["message_id"]}
+            assert (await author.request("delete_message", **deletion))["type"] == "ack"
+            (row,) = (await client.request("sync_overview"))["chats"]
+            assert row["unread_mentions"] == 3
+            await client.tell("read_receipt", conversation_id=chat, read_up_to=1)
+            (row,) = (await client.request("sync_overview"))["chats"]
+            assert (row["unread_mentions"], row["unread"]) == (2, 4)
+            (brief,) = (await client.request("sync_overview", brief=True))["chats"]
+            assert "unread_mentions" not in brief
+        (listed,) = (await served.as_(cem).get("/v1/chats")).body["chats"]
+        assert listed["unread_mentions"] == 2
+        (own,) = (await served.as_(ann).get("/v1/chats")).body["chats"]
+        assert own["unread_mentions"] == 0
+
+
+async def test_mentions_are_counted_among_the_newest(place: Place) -> None:
+    """A person who was long away costs no reading of the whole log."""
+    async with place.serving() as served:
+        ann, ben = await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        body = message("early", mentions=[ben.user_id])
+        await served.as_(ann).post(f"/v1/chats/{chat}/messages", body)
+        await served.said(ann, chat, *map(str, range(MENTIONS_LOOKED_AT_MAX - 1)))
+        (row,) = (await served.as_(ben).get("/v1/chats")).body["chats"]
+        assert row["unread_mentions"] == 1
+        await served.said(ann, chat, "one more")
+        (row,) = (await served.as_(ben).get("/v1/chats")).body["chats"]
+        assert row["unread_mentions"] == 0

@@ -109,6 +109,58 @@ async def test_an_integrator_gets_receipts_and_what_happens_to_accounts(place: P
         assert (receipt["chat_id"], receipt["data"]) == (chat, {"user_id": ben.user_id, "up_to_sequence": 1})
 
 
+async def test_a_webhook_is_paused_and_goes_on(place: Place) -> None:
+    """Nothing is sent to it meanwhile, nothing of it is a dead letter, and then all of it comes in order."""
+    async with place.serving(ALLOW) as served, receiving() as receiver:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        group = await served.as_(ann).create_group()
+        hook, operator = await add_hook(served, root, receiver), served.as_(root)
+        path = f"/v1/admin/webhooks/{hook['webhook_id']}"
+        paused = await operator.patch(path, {"paused": True})
+        assert (paused.status, paused.body["paused"]) == (200, True)
+        await served.said(ann, group, "one", "two")
+
+        async def waits() -> bool:
+            (listed,) = (await operator.get("/v1/admin/webhooks")).body["webhooks"]
+            return bool(listed["last_error_detail"] == "paused by an operator")
+
+        await eventually(waits)
+        assert receiver.got == []
+        assert (await operator.patch(path, {"paused": False})).body["paused"] is False
+        await eventually(lambda: len(receiver.got) >= 2)
+        assert contents(receiver) == ["one", "two"]
+        await dead(served, root, 0)
+        unknown = await operator.patch("/v1/admin/webhooks/wh_0", {"paused": True})
+        assert_refused(unknown, 404, "not_found")
+        audit = (await operator.get("/v1/admin/audit", target=hook["webhook_id"])).body["records"]
+        assert [one["action"] for one in audit] == ["webhook.resume", "webhook.pause", "webhook.add"]
+
+
+async def test_a_webhook_is_tested_and_gets_a_new_secret(place: Place) -> None:
+    """The test comes at once, signed with the secret of that time; what went wrong is said."""
+    async with place.serving(ALLOW) as served, receiving() as receiver:
+        root = await served.operator()
+        hook, operator = await add_hook(served, root, receiver), served.as_(root)
+        path = f"/v1/admin/webhooks/{hook['webhook_id']}"
+        tested = await operator.post(f"{path}/test", None)
+        assert tested.body == {"arrived": True, "error": None, "error_detail": None}
+        renewed = await operator.post(f"{path}/secret", None)
+        assert renewed.body["webhook_id"] == hook["webhook_id"]
+        assert renewed.body["secret"] != hook["secret"]
+        await operator.post(f"{path}/test", None)
+        before, after = receiver.got
+        assert [one["type"] for one in events(receiver)] == ["webhook.test"] * 2
+        assert is_signed(hook["secret"], *before)
+        assert is_signed(renewed.body["secret"], *after)
+        assert not is_signed(hook["secret"], *after)
+        receiver.status = 400
+        refused = (await operator.post(f"{path}/test", None)).body
+        assert (refused["arrived"], refused["error"]) == (False, "refused")
+        for verb in ("test", "secret"):
+            unknown = await operator.post(f"/v1/admin/webhooks/wh_0/{verb}", None)
+            assert_refused(unknown, 404, "not_found")
+
+
 async def test_a_new_dead_letter_is_not_touched_by_an_older_preview(place: Place) -> None:
     """Replay and discard by the token of a preview leave what came after it as it is."""
     async with place.serving(ALLOW) as served, receiving() as receiver:

@@ -133,6 +133,7 @@ async def test_every_operation_takes_and_answers_what_the_document_says(
             "sequence": "1",
             "message_id": (await served.said(ann, group, "hi"))[0]["message_id"],
             "file": "docs.js",
+            "connection_id": "ses_0.7f0a",
             **await with_deliveries(served),
             **await with_tokens(served, ann, group),
             "attachment_id": (await Sharing(served, ann, group).upload(b"some"))["attachment_id"],
@@ -311,7 +312,14 @@ def delivery_calls() -> list[Call]:
         Call("DELETE", "/v1/admin/users/{user_id}/operator", status=404),
         Call("GET", "/v1/admin/webhooks"),
         Call("POST", "/v1/admin/webhooks", hook, 201),
+        Call("PATCH", "/v1/admin/webhooks/{webhook_id}", {"paused": True}),
+        Call("POST", "/v1/admin/webhooks/{webhook_id}/test"),
+        Call("POST", "/v1/admin/webhooks/{webhook_id}/secret"),
         Call("DELETE", "/v1/admin/webhooks/{webhook_id}", status=204),
+        Call("GET", "/v1/admin/series", query={"names": "connections", "seconds": 60}),
+        Call("GET", "/v1/admin/connections", query={"user_id": "user_0", "after": "", "limit": 1}),
+        Call("DELETE", "/v1/admin/connections/{connection_id}", status=404),
+        Call("GET", "/v1/admin/erasures", query={"before": "", "limit": 1}),
     ]
 
 
@@ -483,6 +491,7 @@ async def test_every_operation_refuses_as_the_document_says(place: Place) -> Non
             "dlq_id": "dlq_0",
             "job_id": "job_0",
             "webhook_id": "wh_0",
+            "connection_id": "ses_0.7f0a",
             "message_id": "msg_0",
             "attachment_id": "att_0",
         }

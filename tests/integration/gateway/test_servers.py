@@ -4,7 +4,9 @@ import asyncio
 
 from parley import __version__
 from parley.errors import StoreUnavailable
-from parley.model import Persisted
+from parley.model import JobOutcome, Persisted
+from parley.wire import codes
+from tests.contracts.test_dead_letters import letter
 from tests.harness.clients import HttpClient
 from tests.integration.gateway.serving import Place, Served
 from tests.waiting import deadline, eventually
@@ -141,11 +143,112 @@ async def test_the_overview_counts_what_is_there(place: Place) -> None:
         chat = await served.as_(ann).create_group(ben)
         async with served.client(ann):
             view = served.app._view
-            await view.rate.sample()
+            view.rate.note()
             await served.said(ann, chat, *"abcdefgh")
-            await view.rate.sample()
+            view.rate.note()
             told = (await http.get("/v1/admin/overview")).body
         assert (told["people"], told["chats"], told["connections"], told["nodes"]) == (3, 1, 1, 1)
         assert told["messages_per_second"] > 0
         assert [told[f"{part}_available"] for part in ("store", "ephemeral", "bus")] == [True, True, True]
         assert (told["jobs_failing"], told["jobs_overdue"], told["lag"]) == (0, 0, 0)
+
+
+async def test_the_overview_counts_what_waits_for_an_operator(place: Place) -> None:
+    """Reports that are open, and dead letters that are pending."""
+    async with place.serving() as served:
+        http = await root_of(served)
+        ann, ben = await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        receipts = await served.said(ann, chat, "one", "two")
+        made = [
+            await served.as_(ben).post(
+                f"/v1/chats/{chat}/messages/{one['message_id']}/report", {"reason": "rude"}
+            )
+            for one in receipts
+        ]
+        path = f"/v1/admin/reports/{made[0].body['report_id']}/resolve"
+        await http.post(path, {"outcome": "dismissed"})
+        await served.app.kinds.deliveries.dead_letters.add(letter(1))
+        told = (await http.get("/v1/admin/overview")).body
+        assert (told["open_reports"], told["dead_letters"]) == (1, 1)
+
+
+async def test_a_node_remembers_the_last_runs_of_its_jobs(place: Place) -> None:
+    """The newest first, twenty at most."""
+    async with place.serving() as served:
+        http = await root_of(served)
+        kept = served.app.supervisor._jobs["sealing"]
+        for number in range(30):
+            kept.began(1_000 * number)
+            failed = number == 29
+            kept.ended(
+                JobOutcome.FAILED if failed else JobOutcome.OK, "full" if failed else None, 1_000 * number, 0
+            )
+        runs = [one for one in (await job(http, "sealing"))["last_runs"] if one["finished_at"] < "1971"]  # type: ignore[attr-defined]
+        assert 15 <= len(runs) <= 20
+        assert (runs[0]["outcome"], runs[0]["error"]) == ("failed", "full")
+        assert [one["finished_at"] for one in runs] == sorted(
+            (one["finished_at"] for one in runs), reverse=True
+        )
+
+
+async def test_the_last_hour_of_a_node(place: Place) -> None:
+    """Each number since the start, the newest last; names that there are not are refused."""
+    async with place.serving() as served:
+        http = await root_of(served)
+        ann, ben = await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        series = served.app._view.series
+        async with served.client(ann):
+            series.sample()
+            await served.said(ann, chat, *"abc")
+            series.sample()
+            told = (await http.get("/v1/admin/series", names="connections,messages_per_second")).body
+        assert (told["node_id"], told["step_seconds"]) == (served.app.node_id, 5.0)
+        assert set(told["series"]) == {"connections", "messages_per_second"}
+        assert told["series"]["connections"][-2:] == [1.0, 1.0]
+        assert told["series"]["messages_per_second"][-1] > 0
+        short = (await http.get("/v1/admin/series", seconds=5)).body["series"]
+        assert {len(values) for values in short.values()} == {1}
+        for wrong in ({"names": "secrets"}, {"seconds": "x"}):
+            assert (await http.get("/v1/admin/series", **wrong)).status == 400
+
+
+async def test_connections_are_listed_and_closed(place: Place) -> None:
+    """With their person and device, page by page; one that is closed comes back and goes on."""
+    async with place.serving() as served:
+        http = await root_of(served)
+        ann, ben = await served.people("ann", "ben")
+        async with served.client(ann) as client, served.client(ben):
+            page = (await http.get("/v1/admin/connections")).body
+            people = {one["user_id"]: one for one in page["connections"]}
+            assert set(people) == {ann.user_id, ben.user_id}
+            mine = people[ann.user_id]
+            assert (mine["device_id"], mine["codec"], mine["live"]) == ("phone", "json", True)
+            assert (mine["session_id"], mine["waiting_bytes"]) == (ann.session_id, 0)
+            assert ann.token not in str(page)
+            (only,) = (await http.get("/v1/admin/connections", user_id=ann.user_id)).body["connections"]
+            assert only["connection_id"] == mine["connection_id"]
+            first = (await http.get("/v1/admin/connections", limit=1)).body
+            second = (await http.get("/v1/admin/connections", limit=1, after=first["next"])).body
+            assert first["connections"] + second["connections"] == page["connections"]
+            path = f"/v1/admin/connections/{mine['connection_id']}"
+            assert (await http.delete(path)).status == 204
+            assert (await client.until_ended()).code == codes.GOING_AWAY.code
+            assert (await http.delete(path)).status == 404
+            left = (await http.get("/v1/admin/connections")).body["connections"]
+            assert [one["user_id"] for one in left] == [ben.user_id]
+
+
+async def test_erasures_are_listed(place: Place) -> None:
+    """Those of people and of chats, done and under way, page by page."""
+    async with place.serving() as served:
+        http = await root_of(served)
+        (ann,) = await served.people("ann")
+        chat = await served.as_(ann).create_group()
+        await http.delete(f"/v1/admin/users/{ann.user_id}?erase=bodies")
+        await http.delete(f"/v1/admin/chats/{chat}", {"reason": "gone"})
+        first = (await http.get("/v1/admin/erasures", limit=1)).body
+        second = (await http.get("/v1/admin/erasures", limit=1, before=first["next"])).body
+        listed = [one["user_id"] for page in (first, second) for one in page["erasures"]]
+        assert listed == [ann.user_id, chat]

@@ -5,7 +5,7 @@
  * `replay` shows, whether or not the entry of the message was brought up to date before it was read.
  */
 
-import type { Entry } from "../contract.js";
+import type { Entry, Reaction, RepliedMessage } from "../contract.js";
 import { bodyDigest } from "./logHash.js";
 
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
@@ -17,6 +17,13 @@ export interface ReactionCount {
   readonly userIds: readonly string[];
 }
 
+/** What the server said of a message besides its entry, when the log reached `upTo`. */
+export interface ShownAt {
+  readonly upTo: number;
+  readonly reactions: readonly Reaction[];
+  readonly replied?: RepliedMessage;
+}
+
 /** A message as it is now. */
 export interface MessageState {
   readonly entry: Entry;
@@ -24,6 +31,8 @@ export interface MessageState {
   readonly replies: ReadonlySet<string>;
   /** The most frequent first. */
   readonly reactions: readonly ReactionCount[];
+  /** The message that it answers, if the server said what it is like. */
+  readonly replied?: RepliedMessage;
 }
 
 /** The message with the content of an edit; undefined if it stays as it is: deleted, or edited later. */
@@ -51,9 +60,19 @@ class State implements MessageState {
   entry: Entry;
   readonly replies = new Set<string>();
   readonly byReaction = new Map<string, Set<string>>();
+  /** Reactions up to here are counted. */
+  shownUpTo = 0;
+  replied?: RepliedMessage;
 
   constructor(entry: Entry) {
     this.entry = entry;
+  }
+
+  show({ upTo, reactions, replied }: ShownAt): void {
+    this.shownUpTo = upTo;
+    this.byReaction.clear();
+    for (const { reaction, user_ids } of reactions) this.byReaction.set(reaction, new Set(user_ids));
+    if (replied) this.replied = replied;
   }
 
   get reactions(): readonly ReactionCount[] {
@@ -73,8 +92,8 @@ export class MessageStates {
   }
 
   /** The id of the message that an entry adds or changes; undefined for an entry of another kind. */
-  apply(entry: Entry): string | undefined {
-    if (entry.kind === "message") return this.#add(entry);
+  apply(entry: Entry, shownAt?: ShownAt): string | undefined {
+    if (entry.kind === "message") return this.#add(entry, shownAt);
     const state = this.#byId.get(entry.target_id ?? "");
     if (!state) return undefined;
     if (entry.kind === "edit") state.entry = edited(state.entry, entry) ?? state.entry;
@@ -84,10 +103,11 @@ export class MessageStates {
     return state.entry.message_id;
   }
 
-  #add(entry: Entry): string {
+  #add(entry: Entry, shownAt?: ShownAt): string {
     const { message_id: messageId } = entry;
     const state = this.#byId.get(messageId) ?? new State(entry);
     state.entry = entry;
+    if (shownAt) state.show(shownAt);
     this.#byId.set(messageId, state);
     if (!entry.deleted) this.#byId.get(entry.reply_to ?? "")?.replies.add(messageId);
     return messageId;
@@ -100,8 +120,8 @@ export class MessageStates {
   }
 }
 
-function react(state: State, reaction: string, { sender_id: userId, on }: Entry): void {
-  if (state.entry.deleted) return;
+function react(state: State, reaction: string, { sender_id: userId, on, sequence }: Entry): void {
+  if (state.entry.deleted || sequence <= state.shownUpTo) return;
   const people = state.byReaction.get(reaction) ?? new Set();
   if (on === false) people.delete(userId);
   else people.add(userId);

@@ -19,6 +19,8 @@ export interface Log {
   readonly ranges: readonly Range[];
   /** When something was last read or kept, by the wall clock. */
   readonly touchedAtMs: number;
+  /** About how much its entries take. */
+  readonly bytes: number;
 }
 
 export interface Stretch {
@@ -31,26 +33,39 @@ export interface Stretch {
 type Place = readonly [string, number];
 
 const LOG_TABLES: Table[] = ["entries", "places", "logs"];
+/** So much of the logs is kept on a device at most, and no more than this share of what the browser allows. */
+const BYTES_MAX = 500 * 1024 * 1024;
+const QUOTA_SHARE_MAX = 0.2;
+/** How much is kept between two looks at how much there is. */
+const LOOK_BYTES = 4 * 1024 * 1024;
 const NOTHING: Stretch = { epoch: 0, entries: [], ranges: [] };
 
 export class KnownLog {
   readonly #store: Store;
   readonly #wall: () => number;
+  readonly #quota: () => Promise<number>;
+  #keptSinceLook = LOOK_BYTES;
 
-  constructor(store: Store, wall: () => number) {
+  /** `quota`: how many bytes the browser allows. */
+  constructor(store: Store, wall: () => number, quota: () => Promise<number>) {
     this.#store = store;
     this.#wall = wall;
+    this.#quota = quota;
   }
 
   /** Keep all entries of a resolved range. Those of another epoch than a later one are of a log that was lost. */
   async keep(chatId: string, epoch: number, range: Range, entries: readonly Entry[]): Promise<void> {
+    let added = 0;
     await this.#store.run(LOG_TABLES, "relaxed", async (tx) => {
       const known = await tx.get<Log>("logs", chatId);
       if (known && known.epoch > epoch) return;
       const isNew = !known || known.epoch < epoch;
       if (known && isNew) await forget(tx, chatId);
-      const ranges = joined(known && !isNew ? known.ranges : [], range);
-      const log: Log = { chatId, epoch, ranges, touchedAtMs: this.#wall() };
+      const before = known && !isNew ? known : { ranges: [], bytes: 0 };
+      const unknown = entries.filter(({ sequence }) => !isWithin(before.ranges, sequence));
+      added = bytesOf(unknown);
+      const ranges = joined(before.ranges, range);
+      const log: Log = { chatId, epoch, ranges, touchedAtMs: this.#wall(), bytes: before.bytes + added };
       const edits = entries.filter((entry) => entry.kind === "edit");
       const deleted = entries.flatMap((one) =>
         one.kind === "delete" && one.target_id ? [one.target_id] : [],
@@ -66,6 +81,17 @@ export class KnownLog {
         await amend(tx, id, edits, deleted);
       }
     });
+    this.#keptSinceLook += added;
+    if (this.#keptSinceLook >= LOOK_BYTES) await this.#shrink();
+  }
+
+  /** Let go of what was untouched for longest, as far as there is too much. */
+  async #shrink(): Promise<void> {
+    this.#keptSinceLook = 0;
+    const most = Math.min(BYTES_MAX, QUOTA_SHARE_MAX * (await this.#quota()));
+    const kept = () => this.#store.run(["logs"], "read", (tx) => tx.all<Log>("logs"));
+    const total = (logs: readonly Log[]) => logs.reduce((bytes, log) => bytes + log.bytes, 0);
+    while (total(await kept()) > most && (await dropOldest(this.#store)));
   }
 
   /** What is known from one number to another. */
@@ -107,10 +133,18 @@ export async function dropOldest(store: Store): Promise<boolean> {
     const dropped = await tx.all<Entry>("entries", numbered(oldest.chatId, ...range));
     await tx.delete("entries", numbered(oldest.chatId, ...range));
     await forgetPlaces(tx, dropped);
-    await tx.put("logs", oldest.chatId, { ...oldest, ranges: oldest.ranges.slice(1) });
+    const ranges = oldest.ranges.slice(1);
+    const bytes = ranges.length > 0 ? Math.max(0, oldest.bytes - bytesOf(dropped)) : 0;
+    await tx.put("logs", oldest.chatId, { ...oldest, ranges, bytes } satisfies Log);
     return true;
   });
 }
+
+const bytesOf = (entries: readonly Entry[]): number =>
+  entries.reduce((bytes, entry) => bytes + JSON.stringify(entry).length, 0);
+
+const isWithin = (ranges: readonly Range[], sequence: number): boolean =>
+  ranges.some(([from, to]) => from <= sequence && sequence <= to);
 
 /** The ranges with one more; those that touch become one. */
 export function joined(ranges: readonly Range[], added: Range): Range[] {

@@ -11,14 +11,16 @@ const READY = /^parley ready on http:\/\/\S+:(\d+)/;
 export class ParleyServer {
   readonly #data: string;
   readonly #hosts: readonly string[];
+  readonly #origins: readonly string[];
   #port = 0;
   #metricsPort = 0;
   #process: ChildProcess | null = null;
 
-  /** `hosts`: more names by which pages may reach it. */
-  constructor(data: string, hosts: readonly string[]) {
+  /** `hosts`: more names by which pages may reach it. `origins`: other pages that may. */
+  constructor(data: string, hosts: readonly string[], origins: readonly string[] = []) {
     this.#data = data;
     this.#hosts = hosts;
+    this.#origins = origins;
   }
 
   get url(): string {
@@ -32,6 +34,7 @@ export class ParleyServer {
     const env = {
       ...process.env,
       PARLEY_SERVER_HOSTS: this.#hosts.join(","),
+      PARLEY_SERVER_ORIGINS: this.#origins.join(","),
       PARLEY_ACCOUNTS_REGISTRATION: "open",
       PARLEY_LIMITS_RATES: "off",
       PARLEY_METRICS_LISTEN: `127.0.0.1:${this.#metricsPort}`,

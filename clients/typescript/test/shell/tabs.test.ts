@@ -1,4 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
+import { memory } from "../../src/client.js";
+import { OutboxFull } from "../../src/core/errors.js";
 import { World } from "./world.js";
 
 /** Ada's chat with Ben, and tabs of hers. */
@@ -166,4 +168,17 @@ test("a leader that is put away gives the lead back at once", async () => {
   leader.thaw();
   await world.until(() => leader.client.isOnline, 2_000);
   expect(leader.client.isLeader).toBe(false);
+});
+
+test("no more than 64 MiB wait to be sent, and there is room again for what was stored", async () => {
+  const { world, token, chatId } = adasWorld();
+  const tab = await world.open({ token, connect: { store: memory() } });
+  world.server.cut({ isDown: true });
+  const chat = tab.client.chat(chatId);
+  const content = "x".repeat(64 * 1024);
+  const sendings = Array.from({ length: 1024 }, () => chat.send(content));
+  expect(() => chat.send("hi")).toThrow(OutboxFull);
+  world.server.up();
+  await world.result(sendings[0]?.stored ?? Promise.reject(new Error("nothing was sent")), 120_000);
+  expect(chat.send("hi").clientMessageId).toBeDefined();
 });

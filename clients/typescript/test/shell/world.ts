@@ -281,6 +281,7 @@ export class Tab {
       socketClass: null,
       indexedDb: null,
       locks: world.hasLocks ? world.locks.of(tab) : null,
+      quota: async () => Number.POSITIVE_INFINITY,
       channel: (name) => new VirtualChannel(world, tab, name),
       isVisible: () => tab.isVisible,
       onPageEvent: (listener) => {

@@ -19,6 +19,8 @@ export interface ChatRow {
 }
 
 const RELOAD_MS = 300;
+/** Drafts are looked for in so many chats when the page begins. */
+const DRAFTS_MAX = 200;
 const RETRY_MS = 5_000;
 /** Chats that a new device reads back, and how far; of others only a little. */
 const READ_BACK_CHATS = 20;
@@ -30,6 +32,8 @@ export class Chats {
   readonly #people: People;
   readonly rows = signal<ReadonlyMap<string, ChatRow>>(new Map());
   readonly isLoaded = signal(false);
+  /** What was written and not sent, by chat. */
+  readonly drafts = signal<ReadonlyMap<string, string>>(new Map());
   /** Newest first. */
   readonly sorted = computed(() => [...this.rows.value.values()].sort((one, other) => other.at - one.at));
   /** How far this device has read what it has to, while there is much. */
@@ -49,6 +53,7 @@ export class Chats {
     client.on("members", ({ chatId }) => chatId && !this.rows.value.has(chatId) && this.reloadSoon());
     client.on("unread", ({ chatId }) => chatId && !this.rows.value.has(chatId) && this.reloadSoon());
     client.on("connection", () => client.isOnline && this.reloadSoon());
+    client.on("drafts", ({ chatId }) => chatId && void this.#loadDraft(chatId));
   }
 
   /** Ask for the list; offline it is as this device last saw it. */
@@ -63,11 +68,25 @@ export class Chats {
       }
       this.#next = next;
       this.#show();
+      if (!this.isLoaded.value)
+        for (const chatId of [...next.keys()].slice(0, DRAFTS_MAX)) void this.#loadDraft(chatId);
       this.isLoaded.value = true;
       if (this.#client.isOnline && !this.#isReading) void this.#read(listed);
     } catch {
       if (!this.#client.failure) this.reloadSoon(RETRY_MS);
     }
+  }
+
+  async #loadDraft(chatId: string): Promise<void> {
+    const draft = await this.#client
+      .chat(chatId)
+      .draft()
+      .catch(() => undefined);
+    if ((draft?.text ?? "") === (this.drafts.value.get(chatId) ?? "")) return;
+    const drafts = new Map(this.drafts.value);
+    if (draft?.text) drafts.set(chatId, draft.text);
+    else drafts.delete(chatId);
+    this.drafts.value = drafts;
   }
 
   reloadSoon(ms = RELOAD_MS): void {

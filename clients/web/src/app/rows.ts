@@ -1,6 +1,6 @@
 /** What the list of messages shows, of a window, of what waits to be sent, and of where the person was. Pure. */
 
-import type { Entry, MessageState, MessageStatus, ReactionCount, Sending } from "parley-chat";
+import type { Entry, MessageState, MessageStatus, ReactionCount, RepliedMessage, Sending } from "parley-chat";
 import { dayKey } from "./time.js";
 
 /** Messages of one sender so close together are one group. */
@@ -19,6 +19,8 @@ export interface MessageRow extends Common {
   readonly type: "message";
   readonly entry: Entry;
   readonly reactions: readonly ReactionCount[];
+  /** What it answers, if the server said so. */
+  readonly replied: RepliedMessage | null;
   readonly isOwn: boolean;
   /** It continues the group of the message before it. */
   readonly isNext: boolean;
@@ -69,6 +71,7 @@ export function rowsOf(of: RowsOf): Row[] {
         at,
         entry: state.entry,
         reactions: state.reactions,
+        replied: state.replied ?? null,
         isOwn,
         status: isOwn ? of.statusOf(entry) : "sent",
         sending: null,
@@ -95,6 +98,7 @@ function addWaiting(
     at: message.createdAtMs,
     entry: entryOf(sending, userId),
     reactions: [],
+    replied: null,
     isOwn: true,
     status: sending.status,
     sending,

@@ -16,6 +16,7 @@ import {
   signIn,
   signOut,
 } from "./session.js";
+import { watchVersion } from "./version.js";
 import { worker } from "./worker.js";
 
 /** Everything that a signed-in page has. */
@@ -88,6 +89,7 @@ async function open(person: Person): Promise<void> {
   const people = new People(client);
   const chats = new Chats(client, people);
   client.on("connection", () => void watchEnd(client));
+  watchVersion(client);
   app.value = { client, person, live, people, chats };
   isSignedIn.value = true;
   await chats.load();

@@ -214,6 +214,7 @@ const ChatLink = memo(function ChatLink({ row, isOpen }: { row: ChatRow; isOpen:
   live.watch("receipts", row.chatId);
   const chat = client.chat(row.chatId);
   const title = plainName(chats.titleOf(row.chatId)) || s.unnamed;
+  const draft = chats.drafts.value.get(row.chatId);
   const isFailed = chat.unsent.some((sending) => sending.status === "failed");
   const typing = chat.typing.map((userId) => plainName(people.name(userId)));
   return (
@@ -237,6 +238,11 @@ const ChatLink = memo(function ChatLink({ row, isOpen }: { row: ChatRow; isOpen:
         <span class={c.line} id={`about-${row.chatId}`}>
           {typing.length > 0 ? (
             <span class={`${c.last} ${c.typing}`}>{s.isTyping(typing)}</span>
+          ) : draft && !isOpen ? (
+            <span class={c.last}>
+              <span class={c.draft}>{s.draft} </span>
+              <bdi>{draft.slice(0, LINE_CHARS_MAX)}</bdi>
+            </span>
           ) : (
             <LastLine row={row} ownId={person.userId} />
           )}

@@ -3,7 +3,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { useApp } from "../app/state.js";
+import { isOld } from "../app/version.js";
 import { s } from "../strings.en.js";
+import { Button } from "../ui/controls.js";
 import { Icon } from "../ui/Icon.js";
 import c from "./Connection.module.css";
 
@@ -43,6 +45,19 @@ function stateOf(
   if (!isOnline) return isNew ? ["connecting", s.connecting] : ["offline", s.offline];
   if (catchingUp) return ["catching_up", s.catchingUp(catchingUp.done, catchingUp.of)];
   return ["online", ""];
+}
+
+/** A newer page is there: the person decides when. */
+export function Update() {
+  if (!isOld.value) return null;
+  return (
+    <div class={c.update}>
+      <span>{s.newVersion}</span>
+      <Button look="primary" onClick={() => location.reload()}>
+        {s.reloadToUpdate}
+      </Button>
+    </div>
+  );
 }
 
 export function StorageAlert() {

@@ -11,7 +11,7 @@ import { s } from "../strings.en.js";
 import { Icon } from "../ui/Icon.js";
 import { useLater } from "../ui/later.js";
 import { ChatList } from "./ChatList.js";
-import { ConnectionStatus, StorageAlert } from "./Connection.js";
+import { ConnectionStatus, StorageAlert, Update } from "./Connection.js";
 import { ConversationPage } from "./ConversationPage.js";
 import c from "./Frame.module.css";
 import { hasDetails, panel } from "./panels.js";
@@ -48,9 +48,10 @@ function SignedIn({ app: opened }: { app: App }) {
       <StorageAlert />
       <nav class={c.chats} aria-label={s.chats}>
         <ChatList />
-        <ConnectionStatus />
       </nav>
       <Main app={opened} />
+      <ConnectionStatus />
+      <Update />
       <Panel />
     </div>
   );

@@ -1,7 +1,7 @@
 /** One message: who, what, when, how far it has come, and what can be done to it. */
 
 import { useSignal } from "@preact/signals";
-import type { Entry, MessageStatus, ReactionCount } from "parley-chat";
+import type { Entry, MessageStatus, ReactionCount, RepliedMessage } from "parley-chat";
 import { createContext } from "preact";
 import { memo } from "preact/compat";
 import { useContext } from "preact/hooks";
@@ -88,7 +88,7 @@ export const MessageItem = memo(function MessageItem({ row, isMarked, isFocusabl
             {isGroup && !row.isOwn && !row.isNext && (
               <bdi class={`${c.name} ${nameClass(entry.sender_id)}`}>{name}</bdi>
             )}
-            {entry.reply_to && !isDeleted && <Quote messageId={entry.reply_to} />}
+            {entry.reply_to && !isDeleted && <Quote messageId={entry.reply_to} replied={row.replied} />}
             <Body entry={entry} isDeleted={isDeleted} />
             <Foot row={row} />
           </div>
@@ -126,6 +126,7 @@ function isSameItem(one: ItemProps, other: ItemProps): boolean {
     before.entry === after.entry &&
     before.status === after.status &&
     before.sending === after.sending &&
+    before.replied === after.replied &&
     before.day === after.day &&
     before.isFirstUnread === after.isFirstUnread &&
     before.isNext === after.isNext &&
@@ -238,16 +239,21 @@ function Tick({ status }: { status: MessageStatus }) {
   );
 }
 
-function Quote({ messageId }: { messageId: string }) {
+type QuoteProps = { messageId: string; replied: RepliedMessage | null };
+
+function Quote({ messageId, replied }: QuoteProps) {
   const { people } = useApp();
   const { conversation } = useContext(ActionsContext) as Actions;
-  const found = conversation.quoted(messageId).value;
-  const name = found ? plainName(people.name(found.sender_id)) : s.original;
-  const text = found ? lineOf(found, people).slice(0, QUOTE_CHARS) : "…";
+  const found = replied ? null : conversation.quoted(messageId).value;
+  const senderId = replied?.sender_id ?? found?.sender_id;
+  const name = senderId ? plainName(people.name(senderId)) : s.original;
+  let text = "…";
+  if (replied) text = replied.deleted ? s.deletedMessage : replied.excerpt || s.file;
+  else if (found) text = lineOf(found, people).slice(0, QUOTE_CHARS);
   return (
     <button type="button" class={c.quote} onClick={() => void conversation.jump(messageId)}>
       <span class="sr">{s.inReplyToWord} </span>
-      <bdi class={`${c.quoteName} ${found ? nameClass(found.sender_id) : ""}`}>{name}</bdi>
+      <bdi class={`${c.quoteName} ${senderId ? nameClass(senderId) : ""}`}>{name}</bdi>
       <span class="sr">: </span>
       <span class={c.quoteText} dir="auto">
         {text}

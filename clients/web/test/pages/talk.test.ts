@@ -191,15 +191,14 @@ test("history has no end: old messages come before they are needed, and the pers
 });
 
 test("a link leads to an old message, and the search finds one", async () => {
-  let old = 0;
-  for (let at = 1; at <= 150; at += 1) {
-    const { sequence } = await world.server.say(
-      ben,
-      group,
-      at === 20 ? "the rhubarb needs shade" : `filler ${at}`,
-    );
-    if (at === 20) old = sequence;
-  }
+  const { sequence: old } = await world.server.say(ben, group, "the rhubarb needs shade");
+  for (let at = 1; at <= 70; at += 1) await world.server.say(ben, group, `filler ${at}`);
+  const third = await world.signedIn(cleo);
+  await openChat(third, "Garden");
+  await act(third, "the rhubarb needs shade", "React");
+  await third.getByRole("dialog", { name: "Emoji" }).getByRole("button", { name: "🎉", exact: true }).click();
+  await message(third, "the rhubarb needs shade").getByRole("button", { name: "🎉, 1" }).waitFor();
+  for (let at = 71; at <= 150; at += 1) await world.server.say(ben, group, `filler ${at}`);
   const page = await world.signedIn(ada);
   await page.evaluate((hash) => {
     location.hash = hash;
@@ -213,7 +212,7 @@ test("a link leads to an old message, and the search finds one", async () => {
   const search = page.getByRole("dialog", { name: "Search" });
   await search.getByRole("searchbox").fill("rhubarb");
   await search.getByRole("list", { name: "Results" }).getByRole("button").first().click();
-  await message(page, "the rhubarb needs shade").waitFor();
+  await message(page, "the rhubarb needs shade").getByRole("button", { name: "🎉, 1" }).waitFor();
 });
 
 test("details show the members, and completeness is proven", async () => {

@@ -79,6 +79,19 @@ async function stage({ server }: World): Promise<Scene> {
   return { ada, ben, group, direct };
 }
 
+async function act(page: Page, text: string, emoji: string): Promise<void> {
+  await message(page, text).first().hover();
+  await page.getByRole("button", { name: "React", exact: true }).click();
+  await page
+    .getByRole("dialog", { name: "Emoji" })
+    .getByRole("button", { name: emoji, exact: true })
+    .first()
+    .click();
+  await message(page, text)
+    .getByRole("button", { name: `${emoji}, 1` })
+    .waitFor();
+}
+
 async function main(): Promise<void> {
   mkdirSync(FOLDER, { recursive: true });
   const world = await World.open();
@@ -87,7 +100,7 @@ async function main(): Promise<void> {
     await shoot(door, "sign-in");
     await door.getByRole("link", { name: "Create account" }).click();
     await shoot(door, "create-account");
-    const { ada, group } = await stage(world);
+    const { ada } = await stage(world);
     const empty = await world.signedIn(await world.server.person("nia", "Nia"));
     await shoot(empty, "no-chats");
     await empty.getByRole("button", { name: "New chat" }).click();
@@ -104,6 +117,7 @@ async function main(): Promise<void> {
       () => message(page, "See you all on Saturday").getAttribute("data-status"),
       (status) => status === "sent" || status === "delivered",
     );
+    await act(page, "You are a star.", "❤️");
     await message(page, "Will do tomorrow").first().hover();
     await shoot(page, "conversation");
     await message(page, "I have twine!").first().hover();
@@ -117,6 +131,42 @@ async function main(): Promise<void> {
     await page.getByRole("menuitem", { name: "Message info" }).click();
     await shoot(page, "message-info");
     await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Details" }).click();
+    await page.getByRole("list", { name: "Members" }).getByRole("listitem").first().waitFor();
+    await shoot(page, "details");
+    await page.getByRole("button", { name: "Close details" }).click();
+    await page.keyboard.press("Control+Shift+f");
+    await page.getByRole("dialog", { name: "Search" }).getByRole("searchbox").fill("twine");
+    await page.getByRole("list", { name: "Results" }).getByRole("button").first().waitFor();
+    await shoot(page, "search");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Control+k");
+    await page.getByRole("dialog", { name: "Find a chat" }).waitFor();
+    await shoot(page, "quick-switch");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Control+/");
+    await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
+    await shoot(page, "shortcuts");
+    await page.keyboard.press("Escape");
+    const picture = { name: "beds.png", mimeType: "image/png", buffer: await page.screenshot() };
+    await page
+      .locator('input[type="file"]')
+      .setInputFiles([
+        picture,
+        { name: "plan.pdf", mimeType: "application/pdf", buffer: Buffer.alloc(48_000) },
+      ]);
+    await until(
+      () => page.getByRole("button", { name: "Send" }).isEnabled(),
+      (isEnabled) => isEnabled,
+    );
+    await shoot(page, "attaching");
+    await write(page, "The beds, and the plan");
+    await message(page, "The beds, and the plan").getByRole("img", { name: "beds.png" }).waitFor();
+    await shoot(page, "attachments");
+    await message(page, "The beds, and the plan").getByRole("button", { name: "beds.png" }).click();
+    await page.getByRole("dialog", { name: "Image" }).waitFor();
+    await shoot(page, "image");
+    await page.keyboard.press("Escape");
     await page.context().setOffline(true);
     await world.server.kill();
     await write(page, "This waits for the network");
@@ -127,7 +177,6 @@ async function main(): Promise<void> {
     await page.getByRole("link", { name: "Settings" }).click();
     await page.getByRole("heading", { name: "Settings" }).waitFor();
     await shoot(page, "settings");
-    void group;
   } finally {
     await world.close();
   }

@@ -106,7 +106,7 @@ async def preview_dead_letters(call: Call) -> Answer:
     f"{DLQ}/replay",
     "Replay dead letters",
     {200: bodies.DeadLetterJob, 202: bodies.DeadLetterJob},
-    body=bodies.ReplayOrder,
+    body=operator_bodies.ReplayOrder,
     refusals=(FORBIDDEN, PREVIEW_OUTDATED),
     needs="operator",
 )
@@ -115,7 +115,7 @@ async def replay_dead_letters(call: Call) -> Answer:
     200 in a second. One that waits or was replayed is not queued again, so this may be repeated. With the
     `token` of a preview exactly what it showed, and nothing newer.
     """
-    order = await call.body(bodies.ReplayOrder)
+    order = await call.body(operator_bodies.ReplayOrder)
     admin = call.services.deliveries
     if order.token is not None:
         chosen = await _previewed(call, order)
@@ -131,7 +131,7 @@ async def replay_dead_letters(call: Call) -> Answer:
     f"{DLQ}/discard",
     "Give dead letters up",
     {200: bodies.DeadLetterJob},
-    body=bodies.DiscardOrder,
+    body=operator_bodies.DiscardOrder,
     refusals=(FORBIDDEN, PREVIEW_OUTDATED, PASSWORD_NEEDED),
     needs="operator",
 )
@@ -139,7 +139,7 @@ async def discard_dead_letters(call: Call) -> Answer:
     """Those that are pending are `permanently_failed` from now on, and are kept for 30 days. With the `token`
     of a preview exactly what it showed, and nothing newer.
     """
-    order = await call.body(bodies.DiscardOrder)
+    order = await call.body(operator_bodies.DiscardOrder)
     admin = call.services.deliveries
     if order.ids is None and not order.dry_run:
         call.check_recent_password()
@@ -197,6 +197,56 @@ async def add_webhook(call: Call) -> Answer:
 
 
 @routes.route(
+    "PATCH",
+    f"{WEBHOOKS}/{{webhook_id}}",
+    "Pause a webhook, or let it go on",
+    {200: bodies.WebhookInfo},
+    body=operator_bodies.WebhookChange,
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+)
+async def pause_webhook(call: Call) -> Answer:
+    """Nothing is sent to a paused one. What it is owed waits in order, as for one that does not answer: for
+    `webhooks.give_up_hours`, and it is asked again some time after it goes on.
+    """
+    wanted, admin = await call.body(operator_bodies.WebhookChange), call.services.deliveries
+    hook = await admin.pause_webhook(call.acting, call.path("webhook_id"), is_paused=wanted.paused)
+    failing = await admin.failing_webhooks()
+    return 200, webhook_info(hook, failing.get(hook.webhook_id))
+
+
+@routes.route(
+    "POST",
+    f"{WEBHOOKS}/{{webhook_id}}/test",
+    "Send a webhook a test",
+    {200: operator_bodies.WebhookTest},
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+    cost=5,
+)
+async def test_webhook(call: Call) -> Answer:
+    """An event `webhook.test`, signed like every other, at once and once, also if it is paused."""
+    failure = await call.services.deliveries.test_webhook(call.acting, call.path("webhook_id"))
+    if failure is None:
+        return 200, operator_bodies.WebhookTest(True, None, None)
+    return 200, operator_bodies.WebhookTest(False, failure.fault.value, failure.detail)
+
+
+@routes.route(
+    "POST",
+    f"{WEBHOOKS}/{{webhook_id}}/secret",
+    "Give a webhook a new secret",
+    {200: bodies.WebhookAdded},
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+)
+async def renew_webhook_secret(call: Call) -> Answer:
+    """Shown this once. What is sent from now on is signed with it, and with the old one no more."""
+    hook = await call.services.deliveries.new_secret(call.acting, call.path("webhook_id"))
+    return 200, bodies.WebhookAdded(hook.webhook_id, hook.secret)
+
+
+@routes.route(
     "DELETE",
     f"{WEBHOOKS}/{{webhook_id}}",
     "Remove a webhook",
@@ -210,7 +260,7 @@ async def remove_webhook(call: Call) -> Answer:
     return 204, None
 
 
-async def _previewed(call: Call, order: bodies.ReplayOrder | bodies.DiscardOrder) -> Chosen:
+async def _previewed(call: Call, order: operator_bodies.ReplayOrder | operator_bodies.DiscardOrder) -> Chosen:
     if order.ids is not None or order.filter is not None or order.dry_run or order.token is None:
         raise Refused(TOKEN_ALONE)
     return await call.services.deliveries.previewed(order.token)

@@ -6,9 +6,11 @@ from parley.errors import BUSY, FORBIDDEN, LAST_OPERATOR, NO_SUCH_ERASURE, WRONG
 from parley.gateway.api.accounts import limited_guesses
 from parley.gateway.api.admin import ERASE, erases
 from parley.gateway.calls import Call, address_of
-from parley.gateway.routes import Answer, Routes
+from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.model import ErasureReport, Scope
+from parley.wire import limits
 from parley.wire import people_bodies as bodies
+from parley.wire.operator_bodies import ErasureList
 
 routes = Routes("Accounts")
 operator_routes = Routes("Operators")
@@ -45,6 +47,26 @@ async def delete_me(call: Call) -> Answer:
         async with services.user_admin.audited(me, "user.erase", user_id, "bodies"):
             job_id = await services.body_admin.begin(user_id)
     return 202, bodies.OwnDeleted(user_id, job_id)
+
+
+@operator_routes.route(
+    "GET",
+    "/v1/admin/erasures",
+    "Erasures of people, and deletions of chats",
+    {200: ErasureList},
+    query=(
+        Parameter("before", str, "The `next` of the page before; the first ones without it."),
+        limit_parameter(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX),
+    ),
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def list_erasures(call: Call) -> Answer:
+    """By the ids of the people and chats, descending. Those without `finished_at` are under way."""
+    limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
+    found = await call.services.body_admin.reports(call.text("before"), limit)
+    following = found[-1].user_id if len(found) == limit else None
+    return 200, ErasureList([_info(report) for report in found], following)
 
 
 @operator_routes.route(
