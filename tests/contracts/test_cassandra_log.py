@@ -16,6 +16,7 @@ from parley.records.kinds import Kinds
 from parley.store.cassandra.allocator import CassandraAllocator
 from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.connection import Address, CassandraConnection, Statement
+from parley.store.cassandra.consents import PUT_JOINING, READ_ALL_JOINING
 from parley.store.cassandra.schema import LOG, check_tables
 from parley.store.cassandra.store import CassandraStore
 from parley.telemetry import Metrics
@@ -27,6 +28,7 @@ from tests.contracts.acting import (
     contents,
     head_of,
     message,
+    new_chat,
     new_id,
     outcome,
     read_all,
@@ -239,6 +241,22 @@ async def test_a_block_ends_an_addition_that_has_begun() -> None:
         two.faults.before = block_first
         assert await code_of(two, change(chat, ann, Action.JOINED, ben)) == "blocked"
         assert await one.directory.role(chat, ben) is None
+
+
+async def test_what_a_dead_node_was_about_to_do_never_happens() -> None:
+    """Whom it was to put into a chat, or into one that has not begun, is fenced: neither happens any more."""
+    async with two_nodes("atomic") as (one, two):
+        ann, ben = await add_people(one, "ann", "ben")
+        chat, begun = await add_group(one, ann), new_chat(one, ann)
+        for chat_id in (chat, begun.chat_id):
+            await one.store.cassandra.write(PUT_JOINING, ben, chat_id, "of a dead node")
+        await one.directory.fence(ben, [])
+        rows = await one.store.cassandra.rows(READ_ALL_JOINING, ben)
+        assert [row["chat_id"] for row in rows if row["chat_id"] is not None] == []
+        with pytest.raises(StoreUnavailable):
+            await two.directory.create_chat(begun, [ben])
+        await stored(two, change(chat, ann, Action.JOINED, ben))
+        assert await one.directory.chat_ids_of(ben) == [chat]
 
 
 async def test_closing_leaves_no_thread_of_its_own() -> None:

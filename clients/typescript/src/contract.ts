@@ -2064,6 +2064,12 @@ export interface MessagesFound {
   readonly messages: readonly ShownEntry[];
 }
 
+/** A node that ends as soon as it has finished what it took. */
+export interface NodeDrained {
+  /** The node. */
+  readonly node_id: string;
+}
+
 /** A node that is alive. `is_self`: it is the one that answers. */
 export interface NodeInfo {
   /** The node. */
@@ -3398,6 +3404,14 @@ export interface Routes {
     body: undefined;
     answers: { 200: NodeList };
     keyed: false;
+  };
+  /** Drain a node. */
+  "POST /v1/admin/nodes/{node_id}/drain": {
+    path: { node_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 202: NodeDrained };
+    keyed: true;
   };
   /** Topics, and how far their consumers are. */
   "GET /v1/admin/topics": {
