@@ -17,6 +17,7 @@ def path_of(route: Route, user_id: str) -> str:
         "job_id": "job_0",
         "webhook_id": "wh_0",
         "connection_id": "c0",
+        "node_id": "node_0",
         "chat_id": "chat_0",
         "message_id": "msg_0",
         "token_id": "tok_0",

@@ -1023,6 +1023,8 @@ export interface AttachmentInfo {
   readonly expires_at?: string;
   /** How the upload goes on. */
   readonly upload?: AttachmentUpload;
+  /** Of an image, addresses of smaller pictures by their longer side in pixels; the same for a day. */
+  readonly pictures?: Readonly<Record<string, string>>;
 }
 
 /** How far an upload is, and where it goes on: send the bytes from `received` on to `upload_url`. */
@@ -2062,6 +2064,12 @@ export interface MessageTimeline {
 export interface MessagesFound {
   /** Those that there are, in the order in which they were asked for. */
   readonly messages: readonly ShownEntry[];
+}
+
+/** A node that ends as soon as it has finished what it took. */
+export interface NodeDrained {
+  /** The node. */
+  readonly node_id: string;
 }
 
 /** A node that is alive. `is_self`: it is the one that answers. */
@@ -3398,6 +3406,14 @@ export interface Routes {
     body: undefined;
     answers: { 200: NodeList };
     keyed: false;
+  };
+  /** Drain a node. */
+  "POST /v1/admin/nodes/{node_id}/drain": {
+    path: { node_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 202: NodeDrained };
+    keyed: true;
   };
   /** Topics, and how far their consumers are. */
   "GET /v1/admin/topics": {

@@ -174,6 +174,7 @@ def _make_operator_view(app: App, connections: Collection[Connection]) -> Operat
         topics=app.bus_engine.topics,
         connections=connections,
         store_available=lambda: app.store.available,
+        drain=lambda: app.on_drain(),
         metrics=app.metrics,
         clock=app.clock,
     )

@@ -40,7 +40,7 @@ from parley.core.jobs import Job
 from parley.delivery.events import EventOutbox, nobody
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
-from parley.errors import ConfigError
+from parley.errors import NOT_FOUND, ConfigError, Refused
 from parley.gateway.answered_requests import AnsweredRequests
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
@@ -87,6 +87,8 @@ assert (
     + PART_CLOSE_SECONDS_MAX
     < DRAIN_SECONDS_MAX - 0.5
 ), "every step of a drain may take its longest; only services that do not answer a goodbye add to it"
+
+NOT_ITS_OWN = NOT_FOUND.because("this server is part of another program, which ends it")
 
 log = structlog.get_logger("parley.app")
 
@@ -172,6 +174,8 @@ class App:
         self.rates = SharedRates(ephemeral, clock)
         self.devices = DeviceLeases(ephemeral.registry, self.node_id, self.social.note_gone)
         self.gateway, self._view = make_gateway(self)
+        self.on_drain: Callable[[], None] = not_a_process
+        """What ends the process, as SIGTERM does."""
         self._lock: IO[str] | None = None
         """The folder belongs to this process, also where only its address is kept there."""
 
@@ -641,6 +645,11 @@ class App:
     @property
     def folder(self) -> Path:
         return Path(self.config.server.data)
+
+
+def not_a_process() -> None:
+    """Of an app that somebody else starts and stops."""
+    raise Refused(NOT_ITS_OWN)
 
 
 # Engines that the configuration does not name are not even imported

@@ -77,6 +77,8 @@ async def serve(config: Config, ready: Callable[[str], None]) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopping.set)
     served = make(config)
+    if isinstance(served, App):
+        served.on_drain = stopping.set
     port = await served.start()
     if config.scheme == "https":  # without a certificate a lost terminal ends the server, as usual
         loop.add_signal_handler(signal.SIGHUP, served.reload)

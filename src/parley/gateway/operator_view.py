@@ -65,9 +65,11 @@ class OperatorView:
         topics: Callable[[], Awaitable[list[TopicState]]],
         connections: Collection[Connection],
         store_available: Callable[[], bool],
+        drain: Callable[[], None],
         metrics: Metrics,
         clock: Clock,
     ) -> None:
+        self.drain = drain
         self.node_id = node_id
         self.topics = topics
         self.connections = connections

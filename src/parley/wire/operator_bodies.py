@@ -285,3 +285,9 @@ class DiscardOrder(RequestBody):
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
     token: str | None = None
+
+
+class NodeDrained(Struct):
+    """A node that ends as soon as it has finished what it took."""
+
+    node_id: str

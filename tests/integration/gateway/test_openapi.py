@@ -134,6 +134,7 @@ async def test_every_operation_takes_and_answers_what_the_document_says(
             "message_id": (await served.said(ann, group, "hi"))[0]["message_id"],
             "file": "docs.js",
             "connection_id": "ses_0.7f0a",
+            "node_id": "node_0",
             **await with_deliveries(served),
             **await with_tokens(served, ann, group),
             "attachment_id": (await Sharing(served, ann, group).upload(b"some"))["attachment_id"],
@@ -319,6 +320,7 @@ def delivery_calls() -> list[Call]:
         Call("GET", "/v1/admin/series", query={"names": "connections", "seconds": 60}),
         Call("GET", "/v1/admin/connections", query={"user_id": "user_0", "after": "", "limit": 1}),
         Call("DELETE", "/v1/admin/connections/{connection_id}", status=404),
+        Call("POST", "/v1/admin/nodes/{node_id}/drain", status=404),
         Call("GET", "/v1/admin/erasures", query={"before": "", "limit": 1}),
     ]
 
@@ -492,6 +494,7 @@ async def test_every_operation_refuses_as_the_document_says(place: Place) -> Non
             "job_id": "job_0",
             "webhook_id": "wh_0",
             "connection_id": "ses_0.7f0a",
+            "node_id": "node_0",
             "message_id": "msg_0",
             "attachment_id": "att_0",
         }

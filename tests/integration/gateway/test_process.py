@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientError, ClientSession
 
+from parley.wire import codes
 from tests.harness.clients import HttpClient, Person, RawClient
-from tests.harness.server import ServerFailed, ServerProcess
+from tests.harness.server import ServerFailed, ServerProcess, run_parley
 from tests.integration.gateway.bare import TEXT, BareSocket, masked
 from tests.integration.gateway.test_disk import locked
 from tests.integration.gateway.test_socket_rules import send
@@ -293,3 +294,19 @@ async def say_and_hang_up(server: ServerProcess, data: bytes) -> None:
             async with asyncio.timeout(0.2):
                 await reader.read()
     writer.transport.abort()
+
+
+async def test_an_operator_drains_a_node(server: ServerProcess) -> None:
+    """It tells its clients to come back and ends with status 0; another node's name ends nothing."""
+    async with crowd_on(server) as crowd:
+        data = {"PARLEY_DATA": str(server.data)}
+        await asyncio.to_thread(run_parley, "user", "add", "root", "--operator", environment=data)
+        token = (await asyncio.to_thread(run_parley, "token", "root", environment=data)).stdout.strip()
+        root = HttpClient(crowd.session, server.url, token)
+        (node,) = (await root.get("/v1/admin/nodes")).body["nodes"]
+        assert (await root.post("/v1/admin/nodes/node_0/drain", None)).status == 404
+        async with RawClient(crowd.session, server.url, crowd.ann) as client:
+            drained = await root.post(f"/v1/admin/nodes/{node['node_id']}/drain", None)
+            assert (drained.status, drained.body) == (202, {"node_id": node["node_id"]})
+            assert (await client.until_ended()).code == codes.GOING_AWAY.code
+        assert await asyncio.to_thread(server.wait) == 0

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from parley.gateway.connection import Connection
 
 CONNECTIONS = "/v1/admin/connections"
+NODES = "/v1/admin/nodes"
+NOT_THIS_NODE = NOT_FOUND.because("this is another node: ask it at its own address")
 SERIES_SECONDS_MAX = 3_600
 NO_SUCH_CONNECTION = NOT_FOUND.because("this node has no such connection")
 
@@ -103,6 +105,28 @@ async def list_nodes(call: Call) -> Answer:
     """By id. A node that died is listed until its lease has run out, some seconds later."""
     view = call.services.operator_view
     return 200, bodies.NodeList([_node(node, view.node_id) for node in await view.nodes()])
+
+
+@routes.route(
+    "POST",
+    f"{NODES}/{{node_id}}/drain",
+    "Drain a node",
+    {202: operator_bodies.NodeDrained},
+    path_parameters=(Parameter("node_id", str, "The node that answers.", "node-1", is_required=True),),
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+)
+async def drain_node(call: Call) -> Answer:
+    """As SIGTERM does: it takes nothing new, finishes what it took, tells its clients to come back, and ends.
+    Whatever runs it starts it again, or does not. Only the node that answers: ask another one at its own
+    address.
+    """
+    view, node_id = call.services.operator_view, call.path("node_id")
+    async with call.services.user_admin.audited(call.acting, "node.drain", node_id):
+        if node_id != view.node_id:
+            raise Refused(NOT_THIS_NODE)
+        view.drain()
+    return 202, operator_bodies.NodeDrained(node_id)
 
 
 @routes.route(
