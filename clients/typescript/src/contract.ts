@@ -1023,6 +1023,8 @@ export interface AttachmentInfo {
   readonly expires_at?: string;
   /** How the upload goes on. */
   readonly upload?: AttachmentUpload;
+  /** Of an image, addresses of smaller pictures by their longer side in pixels; the same for a day. */
+  readonly pictures?: Readonly<Record<string, string>>;
 }
 
 /** How far an upload is, and where it goes on: send the bytes from `received` on to `upload_url`. */

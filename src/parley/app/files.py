@@ -13,6 +13,7 @@ from parley.errors import ConfigError
 from parley.files.downloads import Downloads
 from parley.files.parts import FileParts
 from parley.files.removal import FileRemoval
+from parley.files.renditions import Renditions
 from parley.files.rights import SessionCheck, UploadRights
 from parley.files.service import FileService
 from parley.files.signing import AddressSigner
@@ -143,4 +144,4 @@ def make_files(
         metrics=metrics,
         address_ms=files.url_seconds * MS_PER_SECOND,
     )
-    return FileService(uploads, downloads, removal)
+    return FileService(uploads, downloads, removal, Renditions(downloads, uploads.decoder))

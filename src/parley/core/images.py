@@ -66,12 +66,16 @@ def jpeg_scans(data: bytes, most: int) -> int:
     return scans
 
 
+def is_webp(data: bytes) -> bool:
+    return data[:4] == b"RIFF" and data[8:12] == b"WEBP"
+
+
 def webp_size(data: bytes) -> tuple[int, int] | None:
     """Width and height in the header of a WebP, whose decoder takes memory for its pixels when it is made.
 
     None if that is no WebP.
     """
-    if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or len(data) < 30:
+    if not is_webp(data) or len(data) < 30:
         return None
     kind = data[12:16]
     if kind == b"VP8X":

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 
 import structlog
 
-from parley.core.images import ImageFacts, begins_as_image, last_told
+from parley.core.images import ImageFacts, begins_as_image, is_webp, last_told
 from parley.errors import BUSY, SHUTTING_DOWN, Refused
 from parley.files.images import DECODE_SECONDS_MAX, WHOLE
 from parley.files.turns import FairTurns
@@ -21,6 +21,8 @@ from parley.wire.limits import MIB
 
 DECODERS_AT_ONCE_MAX = 2
 """On one node; one of a person, whose images never take all."""
+PICTURE_BYTES_MAX = 2 * MIB
+"""Of a smaller picture; one of 960 pixels has a tenth of it."""
 TOLD_BYTES_MAX = 8_192
 """All that a process tells fits into it."""
 COMMAND = (sys.executable, "-P", "-s", "-m", "parley.files.images")
@@ -49,13 +51,28 @@ class ImageDecoder:
         """
         if not begins_as_image(data):
             return None
-        process = await self._start(is_whole=is_whole)
+        told, _ = await self._run(data, TOLD_BYTES_MAX, *([WHOLE] if is_whole else []))
+        return last_told(told)
+
+    async def shrink(self, data: bytes, side: int) -> bytes | None:
+        """A smaller picture of a whole image; None if that would take too much, or there is none.
+
+        Refused as `look` is.
+        """
+        if not begins_as_image(data):
+            return None
+        picture, is_done = await self._run(data, PICTURE_BYTES_MAX, str(side))
+        return picture if is_done and is_webp(picture) else None
+
+    async def _run(self, data: bytes, most: int, *arguments: str) -> tuple[bytes, bool]:
+        """What a process tells of an image, and whether it ended by itself."""
+        process = await self._start(*arguments)
         self.processes.add(process)
         told = bytearray()
         try:
             async with asyncio.timeout(DECODE_SECONDS_MAX):
-                await _ask(process, data, told)
-                if len(told) <= TOLD_BYTES_MAX:
+                await _ask(process, data, told, most)
+                if len(told) <= most:
                     await process.wait()
         except TimeoutError:
             pass  # it has told what it knew by then
@@ -67,13 +84,12 @@ class ImageDecoder:
             raise Refused(SHUTTING_DOWN)
         if process.returncode:
             log.info("an image took too much, or broke its decoder", status=process.returncode)
-        return last_told(bytes(told))
+        return bytes(told), process.returncode == 0 and len(told) <= most
 
-    async def _start(self, *, is_whole: bool) -> Process:
+    async def _start(self, *arguments: str) -> Process:
         """It gets nothing of the environment: there are secrets in it."""
         if self._is_closed:
             raise Refused(SHUTTING_DOWN)
-        arguments = [WHOLE] if is_whole else []
         environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         try:
             return await asyncio.create_subprocess_exec(
@@ -91,7 +107,7 @@ class ImageDecoder:
             _kill(process)
 
 
-async def _ask(process: Process, data: bytes, told: bytearray) -> None:
+async def _ask(process: Process, data: bytes, told: bytearray, most: int) -> None:
     """Give a process the bytes, and read what it tells until it ends or tells more than it may."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -100,7 +116,7 @@ async def _ask(process: Process, data: bytes, told: bytearray) -> None:
             process.stdin.write(data[start : start + MIB])
             await process.stdin.drain()
         process.stdin.close()
-    while (rest := TOLD_BYTES_MAX + 1 - len(told)) > 0 and (some := await process.stdout.read(rest)):
+    while (rest := most + 1 - len(told)) > 0 and (some := await process.stdout.read(rest)):
         told += some
 
 

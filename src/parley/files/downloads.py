@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from parley.clock import Clock
+from parley.clock import MS_PER_DAY, Clock
 from parley.core.attachments import Attachment, AttachmentState
 from parley.errors import NO_SUCH_ATTACHMENT, NOT_A_MEMBER, NOT_FOUND, NOT_UPLOADED, Refused
 from parley.files.parts import FileParts
@@ -18,6 +18,8 @@ from parley.records.attachments import Attachments
 from parley.store.ports import Directory
 from parley.telemetry import Metrics
 
+PICTURE_DAYS = 2
+"""An address is made for today, and good until the end of tomorrow."""
 NO_BYTES = NOT_FOUND.because("the bytes of this file are lost; its message is not")
 
 log = structlog.get_logger("parley.files")
@@ -69,6 +71,11 @@ class Downloads:
         """A token for an address to read from, and until when it is valid."""
         return await self._token(file, Right.DOWNLOAD, self._clock() + self._address_ms)
 
+    async def picture_token(self, file: Attachment) -> str:
+        """A token for addresses of smaller pictures: the same for a whole day, so that browsers keep them."""
+        until_ms = (self._clock() // MS_PER_DAY + PICTURE_DAYS) * MS_PER_DAY
+        return (await self._token(file, Right.PICTURE, until_ms))[0]
+
     async def upload_token(
         self, file: Attachment, session_id: str, ends_at_ms: int | None
     ) -> tuple[str, int]:
@@ -95,7 +102,7 @@ class Downloads:
             raise Refused(WRONG_ADDRESS)
         if right is Right.UPLOAD:
             await self._rights.check(file, grant.session_id)
-        if right is Right.DOWNLOAD and file.state is AttachmentState.UPLOADING:
+        if right is not Right.UPLOAD and file.state is AttachmentState.UPLOADING:
             raise Refused(NOT_UPLOADED)
         return file, grant
 

@@ -53,6 +53,8 @@ PREVIEWS = ((64, 60), (64, 30), (32, 30))
 """Side in pixels and quality: the first that is small enough is taken."""
 SAMPLE_PIXELS_MAX = 512
 """A side of what a preview is made from: of a larger image some pixels are taken, without a copy of it."""
+SAMPLES_PER_PIXEL = 3
+PICTURE_QUALITY = 80
 EXIF_ORIENTATION = 0x0112
 WITH_EXIF = frozenset({"JPEG", "WEBP"})
 """Where what a camera wrote is in the header; of a PNG one would have to decode the pixels first."""
@@ -124,11 +126,40 @@ def _preview(image: Image.Image) -> str:
     return ""
 
 
-def _sampled(image: Image.Image) -> Image.Image:
+def shrink(data: bytes, side: int) -> bytes:
+    """An image as a WebP with this longer side at most, without what the file says beside its pixels.
+
+    Empty if it cannot be made. Raises nothing.
+    """
+    from PIL import Image, ImageOps
+
+    facts = look_at(data, is_whole=False)
+    if facts is None or not may_decode(facts.image_format, facts.width, facts.height, data):
+        return b""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(io.BytesIO(data), formats=list(IMAGE_TYPES)) as image:
+                image.draft("RGB", (side * 2, side * 2))
+                sampled = _sampled(image, side * SAMPLES_PER_PIXEL)
+                upright = ImageOps.exif_transpose(sampled) if image.format != "PNG" else sampled
+                has_alpha = upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info
+                small = upright.convert("RGBA" if has_alpha else "RGB")
+                small.thumbnail((side, side))
+                bare = Image.new(small.mode, small.size)
+                bare.paste(small)
+                encoded = io.BytesIO()
+                bare.save(encoded, "WEBP", quality=PICTURE_QUALITY, method=4)
+                return encoded.getvalue()
+        except Exception:  # whatever a decoder makes of bytes that somebody sent
+            return b""
+
+
+def _sampled(image: Image.Image, most: int = SAMPLE_PIXELS_MAX) -> Image.Image:
     from PIL import Image
 
     image.load()
-    scale = SAMPLE_PIXELS_MAX / max(image.size)
+    scale = most / max(image.size)
     if scale >= 1:
         return image
     width, height = (max(1, round(side * scale)) for side in image.size)
@@ -165,6 +196,9 @@ def main() -> None:
         sys.stdout.buffer.flush()
 
     data = sys.stdin.buffer.read(IMAGE_BYTES_MAX)
+    if sys.argv[1:] and sys.argv[1].isdigit():
+        sys.stdout.buffer.write(shrink(data, int(sys.argv[1])))
+        return
     found = look_at(data, is_whole=sys.argv[1:] == [WHOLE], seen=tell)
     if found is not None:
         tell(found)

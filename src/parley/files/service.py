@@ -8,6 +8,7 @@ from parley.core.attachments import Attachment, AttachmentState
 from parley.errors import ATTACHMENT_USED, NO_SUCH_ATTACHMENT, Refused
 from parley.files.downloads import Downloads
 from parley.files.removal import FileRemoval
+from parley.files.renditions import Renditions
 from parley.files.uploads import Uploads
 
 
@@ -15,6 +16,7 @@ class FileService(Struct, frozen=True, eq=False):
     uploads: Uploads
     downloads: Downloads
     removal: FileRemoval
+    renditions: Renditions
 
     def close(self) -> None:
         """Nothing of it keeps a server that shuts down."""

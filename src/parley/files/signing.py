@@ -22,6 +22,8 @@ TOKEN_CHARS_MAX = 2_048
 class Right(StrEnum):
     UPLOAD = "upload"
     DOWNLOAD = "download"
+    PICTURE = "picture"
+    """Smaller pictures of an image, and not the file."""
 
 
 class Grant(Struct, frozen=True, array_like=True):

@@ -401,6 +401,10 @@ FIELDS = {
     "AttachmentInfo.expires_at": Field("Until when `url` is valid.", TIME),
     "AttachmentUpload.expires_at": Field("Until when the upload may go on.", TIME),
     "AttachmentInfo.upload": Field("How the upload goes on."),
+    "pictures": Field(
+        "Of an image, addresses of smaller pictures by their longer side in pixels; the same for a day.",
+        {"320": "/v1/files/0a1b2c?size=320"},
+    ),
     "upload_url": Field("Where its bytes go, for whoever has the address.", "/v1/uploads/0a1b2c"),
     "part_bytes": Field("A range ends at a multiple of this, or with the file.", 4_194_304),
     "received": Field("So many bytes are stored; the next range starts there.", 0),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from typing import Literal, get_args
 from urllib.parse import quote
 
 import msgspec
@@ -26,6 +27,7 @@ from parley.errors import (
     Refusal,
     Refused,
 )
+from parley.files.renditions import CONTENT_TYPE
 from parley.files.signing import Right
 from parley.files.uploads import UploadProgress
 from parley.gateway import cors
@@ -38,6 +40,9 @@ from parley.wire.attachment_bodies import AttachmentProgress
 CONTENT_RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 FINISH_RANGE = re.compile(r"bytes \*/(\d{1,15})")
 RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
+PictureSize = Literal["320", "960"]
+KEPT_BY_BROWSERS = "private, max-age=31536000, immutable"
+NO_SIZE = BAD_REQUEST.because("size must be 320 or 960")
 TOKEN = Parameter("token", str, "What the server has signed.", "prl_up_0a1b2c", is_required=True)
 
 HARMLESS = {
@@ -94,6 +99,7 @@ DOWNLOAD = Operation(
     " are, everything else as bytes to be saved; never as something that a browser runs.",
     answers={200: str, 206: str},
     path_parameters=(TOKEN,),
+    query=(Parameter("size", PictureSize, "Of an address in `pictures`: which of them."),),
     headers=(Parameter("Range", str, "`bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-LENGTH`"),),
     refusals=(NOT_FOUND, NOT_UPLOADED, NOT_SATISFIABLE),
     needs="nothing",
@@ -144,6 +150,8 @@ class FileTransfers:
         return _answer(200, await files.uploads.progress(file))
 
     async def download(self, request: web.Request) -> web.StreamResponse:
+        if "size" in request.query:
+            return await self._picture(request)
         self._charge(request, DOWNLOAD)
         files = files_of(self._services)
         file, _ = await files.downloads.granted(request.match_info["token"], Right.DOWNLOAD)
@@ -163,6 +171,18 @@ class FileTransfers:
                 await response.write(data)
         await response.write_eof()
         return response
+
+    async def _picture(self, request: web.Request) -> web.StreamResponse:
+        """A smaller picture: what its address leads to never changes."""
+        self._charge(request, DOWNLOAD)
+        files = files_of(self._services)
+        file, _ = await files.downloads.granted(request.match_info["token"], Right.PICTURE)
+        side = request.query["size"]
+        if side not in get_args(PictureSize):
+            raise Refused(NO_SIZE)
+        picture = await files.renditions.picture(file, int(side))
+        headers = {**HARMLESS, "Content-Type": CONTENT_TYPE, "Cache-Control": KEPT_BY_BROWSERS}
+        return web.Response(body=picture, headers=headers)
 
     def _tell_origin(self, request: web.Request, response: web.StreamResponse) -> None:
         """What other answers get after their handler: this one is under way by then."""

@@ -52,3 +52,4 @@ class AttachmentInfo(Struct):
     url: str | UnsetType = UNSET
     expires_at: str | UnsetType = UNSET
     upload: AttachmentUpload | UnsetType = UNSET
+    pictures: dict[str, str] | UnsetType = UNSET

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET, UnsetType
+
 from parley.clock import iso
 from parley.core.attachments import Attachment, AttachmentState
 from parley.errors import (
@@ -13,6 +15,7 @@ from parley.errors import (
     UNSUPPORTED_MEDIA,
     Refused,
 )
+from parley.files.renditions import SIDES, has_pictures
 from parley.files.service import FileService
 from parley.gateway.api.chats import CHAT
 from parley.gateway.calls import Call
@@ -84,7 +87,8 @@ async def _upload(call: Call, files: FileService, file: Attachment, received: in
 async def get_attachment(call: Call) -> Answer:
     """For members, once a message refers to it; for its owner also before, and with a token that may send an
     address to go on with the upload. `url` needs no token, and is valid
-    until `expires_at`; it takes the header `Range`.
+    until `expires_at`; it takes the header `Range`. `pictures` of an image are the same for a day, so
+    browsers keep what they lead to.
     """
     files = files_of(call.services)
     file = await files.downloads.find(call.user_id, call.path("chat_id"), call.path("attachment_id"))
@@ -95,12 +99,17 @@ async def get_attachment(call: Call) -> Answer:
             info.upload = await _upload(call, files, file, received)
         return 200, info
     token, until_ms = await files.downloads.read_token(file)
+    pictures: dict[str, str] | UnsetType = UNSET
+    if has_pictures(file):
+        picture = await files.downloads.picture_token(file)
+        pictures = {str(side): f"{FILES}/{picture}?size={side}" for side in SIDES}
     return 200, AttachmentInfo(
         file.attachment_id,
         "complete" if file.state is AttachmentState.COMPLETE else "attached",
         attachment=file.file,
         url=f"{FILES}/{token}",
         expires_at=iso(until_ms),
+        pictures=pictures,
     )
 
 
