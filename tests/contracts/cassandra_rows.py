@@ -42,14 +42,13 @@ class CassandraRows:
             self.execute(f"DELETE FROM {table} WHERE {where}")
 
     def everything(self) -> object:
-        """Of logs and relations only those of chats and people that exist: others are of earlier tests."""
+        """Of logs and joins only those of chats and people that exist: others are of earlier tests."""
         chats = [row["chat_id"] for row in self.execute("SELECT chat_id FROM chats")]
         people = [row["user_id"] for row in self.execute("SELECT user_id FROM users")]
         buckets = ", ".join(map(str, range(BUCKETS_LOOKED_AT)))
         own = {
             "log": [f"chat_id = '{chat}' AND bucket IN ({buckets})" for chat in chats],
-            "chat_invitations": [f"chat_id = '{chat}'" for chat in chats],
-            "relations": [f"user_id = '{person}'" for person in people],
+            "joining": [f"user_id = '{person}'" for person in people],
         }
         found: dict[str, list[str]] = {}
         for name in TABLES:
