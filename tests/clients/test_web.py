@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ops import node_builds
 from ops.local_services import chromium
 from ops.local_services.faults import ServiceError
 from tests.node import ROOT, WEB, build, npm
@@ -42,6 +43,7 @@ def test_the_first_visit_is_small() -> None:
 def test_people_use_the_chat(browser: Path, story: str) -> None:
     """Every test of the file passes, in Chromium and on a real server."""
     build(WEB)
+    node_builds.compress(WEB)
     env = {"CHROMIUM": str(browser), "PARLEY_COMMAND": str(COMMAND)}
     npm("run", "test:pages", "--", f"test/pages/{story}", env=env, folder=WEB)
 
@@ -51,6 +53,7 @@ def test_people_use_the_chat(browser: Path, story: str) -> None:
 def test_a_chat_of_a_hundred_thousand_messages_is_as_light(browser: Path) -> None:
     """At most 120 rows and 2,500 nodes while it is scrolled, and after a jump to its middle."""
     build(WEB)
+    node_builds.compress(WEB)
     env = {"CHROMIUM": str(browser), "PARLEY_COMMAND": str(COMMAND), "MESSAGES": "100000"}
     arguments = ("test/pages/numbers.test.ts", "--testTimeout=850000", "--test-name-pattern=however long")
     npm("run", "test:pages", "--", *arguments, env=env, folder=WEB)

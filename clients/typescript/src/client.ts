@@ -290,6 +290,15 @@ export class Client extends People {
     return this.#allReader;
   }
 
+  /**
+   * Tell the server whether somebody looks at this device. After two minutes of not, it does not keep the person's other
+   * devices from ringing.
+   */
+  look(isLooking: boolean): void {
+    this.checkOpen();
+    this.core.look(isLooking);
+  }
+
   /** Watch these people besides the members of open chats; replaces the last call. 500 people in all. */
   watchPresence(userIds: Iterable<string>): void {
     this.checkOpen();

@@ -17,6 +17,7 @@
 
 import type {
   Ack,
+  Attention,
   ChatChanged,
   ClientFrame,
   Entry,
@@ -90,6 +91,8 @@ export class ClientCore {
   #heartbeatMs = HEARTBEAT_SECONDS * SECOND_MS;
   #heartbeatId: number | undefined;
   #isHeartbeatDue = false;
+  #isLookedAt = true;
+  #isAttentionDue = false;
   #isProbing = false;
   /** What to add to `now` for the time of day; unknown until the first drain. */
   #wallOffset: number | undefined;
@@ -265,6 +268,14 @@ export class ClientCore {
     this.typing.stop(chat);
   }
 
+  /** Send whether somebody looks at this client; a connection begins as if somebody did. */
+  look(isLooking: boolean): void {
+    if (isLooking === this.#isLookedAt) return;
+    this.#wake();
+    this.#isLookedAt = isLooking;
+    this.#isAttentionDue = true;
+  }
+
   watchPresence(userIds: Iterable<string>): void {
     this.#wake();
     this.presence.watch(userIds);
@@ -375,6 +386,7 @@ export class ClientCore {
   disconnected(): void {
     this.#wake();
     this.online = this.#isHeartbeatDue = false;
+    this.#isAttentionDue = !this.#isLookedAt;
     this.#heartbeatId = undefined;
     this.#timers.cancel(HEARTBEAT);
     this.#timers.cancel(SILENCE);
@@ -466,6 +478,7 @@ export class ClientCore {
     const frames: ClientFrame[] = [
       ...this.overview.framesToSend(now),
       ...this.sync.framesToSend(now),
+      ...this.#attention(),
       ...this.presence.framesToSend(),
       ...this.typing.framesToSend(),
       ...this.outbox.framesToSend(now, wall),
@@ -486,6 +499,12 @@ export class ClientCore {
       }
     }
     return frames;
+  }
+
+  #attention(): Attention[] {
+    if (!this.#isAttentionDue) return [];
+    this.#isAttentionDue = false;
+    return [{ type: "attention", looking: this.#isLookedAt }];
   }
 
   /** The events since the last call, without equal updates. */

@@ -526,6 +526,8 @@ export class Connection {
         return this.#presences(frame.user_ids);
       case "heartbeat":
         return { type: "heartbeat_ack", server_time: now };
+      case "attention":
+        return undefined;
       default:
         throw new Refused("unknown_type");
     }

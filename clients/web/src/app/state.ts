@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { BadToken, type Client, Closed, connect, indexedDb, type Me } from "parley-chat";
+import { watchAttention } from "./attention.js";
 import { Chats } from "./chats.js";
 import { Live } from "./live.js";
 import { People } from "./people.js";
@@ -90,6 +91,7 @@ async function open(person: Person): Promise<void> {
   const chats = new Chats(client, people);
   client.on("connection", () => void watchEnd(client));
   watchVersion(client);
+  stopWatching = watchAttention(client);
   app.value = { client, person, live, people, chats };
   isSignedIn.value = true;
   await chats.load();
@@ -149,7 +151,10 @@ async function sessionEnded(): Promise<void> {
   await end(client);
 }
 
+let stopWatching = () => {};
+
 async function end(client: Client | undefined): Promise<void> {
+  stopWatching();
   app.value?.chats.stop();
   app.value = null;
   ownProfile.value = null;

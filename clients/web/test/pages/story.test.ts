@@ -93,6 +93,25 @@ test("who has signed in stays so when the page is loaded again, and reads what i
   expect(page.url()).toContain(chat);
 });
 
+test("a tab that nobody looks at says so", async () => {
+  const page = await world.page();
+  const said: string[] = [];
+  page.on("websocket", (socket) =>
+    socket.on("framesent", ({ payload }) => {
+      if (String(payload).includes('"attention"')) said.push(String(payload));
+    }),
+  );
+  await signUp(page, "gil", "Gil");
+  await page.evaluate(() => {
+    Object.defineProperty(document, "hasFocus", { value: () => false });
+    dispatchEvent(new Event("blur"));
+  });
+  await until(
+    async () => said.at(-1),
+    (frame) => frame?.includes('"looking":false') ?? false,
+  );
+});
+
 test("two tabs show the same, whichever has the connection", async () => {
   const one = await world.page();
   await signUp(one, "finn", "Finn");
