@@ -52,6 +52,13 @@ async def change_key(dynamo: Dynamo, **wrong: int | str) -> None:
 
 
 Breaking = Callable[[Dynamo], Awaitable[None]]
+
+
+def alone_at(name: str) -> Item:
+    """The key of a record that has a partition to itself."""
+    return {"partition": name, "place": "-"}
+
+
 BREAKING: dict[str, list[Breaking]] = {
     "counter_must_exist": [lambda d: set_in(d, "chat_counters", GROUP, sequence_counter=None)],
     "counter_is_last_allocated": [
@@ -99,10 +106,9 @@ BREAKING: dict[str, list[Breaking]] = {
     ],
     "references": [
         lambda d: d.batch_delete("chats", [DIRECT]),
-        lambda d: d.batch_delete("usernames", [{"username": "ben"}]),
-        lambda d: d.batch_delete("users", [{"user_id": "user_ben"}]),
-        lambda d: d.batch_delete("sessions", [{"token_hash": b"hash of a token"}]),
-        lambda d: d.batch_delete("user_sessions", [{"user_id": "user_ben", "session_id": "ses_ben"}]),
+        lambda d: d.batch_delete("records_usernames", [alone_at("ben")]),
+        lambda d: d.batch_delete("records_people", [alone_at("user_ben")]),
+        lambda d: d.batch_delete("records_user_sessions", [{"partition": "user_ben", "place": "ses_ben"}]),
     ],
     "schema": [lambda d: d.call("DeleteTable", {"TableName": d.table("direct_chats")})],
 }

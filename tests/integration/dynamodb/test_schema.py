@@ -67,10 +67,10 @@ async def test_one_missing_table_is_named(open_dynamo: OpenDynamo, prefix: str) 
     """A single table that is gone is found at the start, not at the first message."""
     async with open_dynamo() as dynamo:
         await create_tables(dynamo)
-        await dynamo.call("DeleteTable", {"TableName": dynamo.table("usernames")})
-        with pytest.raises(ConfigError, match=f"no table {prefix}usernames .*run parley store init"):
+        await dynamo.call("DeleteTable", {"TableName": dynamo.table("direct_chats")})
+        with pytest.raises(ConfigError, match=f"no table {prefix}direct_chats .*run parley store init"):
             await check_tables(dynamo)
-        assert await create_tables(dynamo) == [f"{prefix}usernames"]
+        assert await create_tables(dynamo) == [f"{prefix}direct_chats"]
         await check_tables(dynamo)
 
 
@@ -105,11 +105,11 @@ async def test_an_old_version_is_raised(open_dynamo: OpenDynamo) -> None:
     lines: list[str] = []
     async with open_dynamo() as dynamo:
         await of_version_1(dynamo)
-        person: Item = {"user_id": "user_ann", "username": "ann"}
-        await dynamo.put("users", person)
+        chat: Item = {"chat_id": "chat_1", "name": "Tea"}
+        await dynamo.put("chats", chat)
         assert await create_tables(dynamo, lines.append) == [dynamo.table("records_contacts")]
         assert f"upgraded from version 1 to {VERSION}" in lines
-        assert await dynamo.get("users", {"user_id": "user_ann"}) == person
+        assert await dynamo.get("chats", {"chat_id": "chat_1"}) == chat
         await check_tables(dynamo)
         assert await create_tables(dynamo, lines.append) == []
         assert sum("upgraded" in line for line in lines) == 1
