@@ -18,7 +18,8 @@ from msgspec import Struct
 from parley import ids
 from parley.clock import MS_PER_DAY, iso, wall_clock
 from parley.model import ChatType, Draft, Session, StoredChat, User
-from parley.store.ports import Store
+from parley.records.kinds import Kinds
+from parley.store.ports import Engine
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from parley.wire.limits import SESSION_DAYS
@@ -40,12 +41,13 @@ class Person(Struct, frozen=True):
 class World:
     """Writes with the store's own classes, so that the data is as users' data."""
 
-    def __init__(self, store: Store, make_ids: ids.Ids) -> None:
+    def __init__(self, store: Engine, make_ids: ids.Ids) -> None:
         self._store = store
+        self._kinds = Kinds(store, wall_clock)
         self._ids = make_ids
 
     @property
-    def store(self) -> Store:
+    def store(self) -> Engine:
         return self._store
 
     async def people(self, count: int) -> list[Person]:
@@ -69,8 +71,8 @@ class World:
             last_used_at_ms=now_ms,
             expires_at_ms=now_ms + SESSION_DAYS * MS_PER_DAY,
         )
-        await self._store.accounts.add_user(User(user_id, name, name, "", False, iso(now_ms)), NO_PASSWORD)
-        await self._store.accounts.add_session(session, hashlib.sha256(token.encode()).digest())
+        await self._kinds.accounts.add_user(User(user_id, name, name, "", False, iso(now_ms)), NO_PASSWORD)
+        await self._kinds.sessions.add(session, hashlib.sha256(token.encode()).digest())
         return Person(user_id, token)
 
     async def group(self, members: Sequence[Person]) -> str:

@@ -19,6 +19,7 @@ from bench.rows import Row
 from bench.world import DEVICE_ID, Person, World
 from parley.accounts.accounts import hash_token
 from parley.clock import wall_clock
+from parley.records.kinds import Kinds
 from parley.store.dynamodb.allocator import DynamoAllocator
 from parley.store.dynamodb.driver import Dynamo, Fault
 from parley.store.dynamodb.store import DynamoStore
@@ -107,7 +108,9 @@ async def _beside(stage: SharedStage, person: Person, chats: list[str]) -> list[
         mark = await _writes(meter, store.outbox.flush)
         store.cursors.note_acked(person.user_id, DEVICE_ID, chats[2], sequence, wall_clock())
         position = await _writes(meter, store.cursors.flush)
-        session = await _reads(store, lambda: store.accounts.session_by_token(hash_token(person.token)))
+        session = await _reads(
+            store, lambda: Kinds(store, wall_clock).sessions.by_token(hash_token(person.token))
+        )
         heads = await _reads(store, lambda: store.log.heads(chats)) / len(chats)
         membership = await _reads(store, lambda: store.directory.chat_ids_of(person.user_id))
         page = await _reads(store, lambda: store.log.read(chats[0], 0, 100))

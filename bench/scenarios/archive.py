@@ -22,6 +22,7 @@ from parley.archive.tiers import TieredLog
 from parley.clock import MS_PER_DAY, iso
 from parley.model import ChatType, Draft, StoredChat, User
 from parley.objects.targets import objects_at
+from parley.records.kinds import Kinds
 from parley.store.folder import DATABASE_NAME
 from parley.store.ports import Log
 from parley.store.sqlite.store import SqliteStore
@@ -132,8 +133,9 @@ async def _fill(store: SqliteStore, clock: Ticking, count: int) -> str:
     words = ["".join(chance.choices(letters, k=chance.randint(2, 9))) for _ in range(WORDS)]
     people = [f"user_{uuid.UUID(int=chance.getrandbits(128)).hex}" for _ in range(8)]
     now = iso(clock())
+    accounts = Kinds(store, clock).accounts
     for number, user_id in enumerate(people):
-        await store.accounts.add_user(User(user_id, f"p{number}", f"p{number}", "", False, now), "hash")
+        await accounts.add_user(User(user_id, f"p{number}", f"p{number}", "", False, now), "hash")
     chat = StoredChat("chat_" + "0" * 26, ChatType.GROUP, "bench", people[0], now, now, 1, False)
     await store.directory.create_chat(chat, people[1:])
     for start in range(0, count, BATCH):

@@ -345,11 +345,12 @@ class UserPage(Struct, frozen=True):
     next_after: str | None
 
 
-class AccountDeletion(Struct, frozen=True):
-    """A deleted account that may still be in chats and lists."""
+class AccountDeletion(Struct, frozen=True, omit_defaults=True):
+    """A deleted account that may still be in chats and lists. `username`: what it was called."""
 
     user_id: str
     since_ms: int
+    username: str = ""
 
 
 class JobScope(StrEnum):

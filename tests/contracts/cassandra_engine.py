@@ -152,6 +152,7 @@ class CassandraOpenStore(PortsOfStore):
         )
 
     async def close(self) -> None:
+        await self.kinds.close()
         await self.store.close()
 
     async def reopen(self) -> None:

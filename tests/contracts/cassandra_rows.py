@@ -42,14 +42,13 @@ class CassandraRows:
             self.execute(f"DELETE FROM {table} WHERE {where}")
 
     def everything(self) -> object:
-        """Of logs and relations only those of chats and people that exist: others are of earlier tests."""
+        """Of logs and joins only those of chats and people that exist: others are of earlier tests."""
         chats = [row["chat_id"] for row in self.execute("SELECT chat_id FROM chats")]
-        people = [row["user_id"] for row in self.execute("SELECT user_id FROM users")]
+        people = [row["partition"] for row in self.execute("SELECT partition FROM records_people")]
         buckets = ", ".join(map(str, range(BUCKETS_LOOKED_AT)))
         own = {
             "log": [f"chat_id = '{chat}' AND bucket IN ({buckets})" for chat in chats],
-            "chat_invitations": [f"chat_id = '{chat}'" for chat in chats],
-            "relations": [f"user_id = '{person}'" for person in people],
+            "joining": [f"user_id = '{person}'" for person in people],
         }
         found: dict[str, list[str]] = {}
         for name in TABLES:
@@ -128,7 +127,7 @@ class CassandraRows:
         self.execute(f"UPDATE log SET revision = '{revision}' WHERE {where} IF is_closed = false")
 
     def delete_user(self, user_id: str) -> None:
-        self.execute(f"DELETE FROM users WHERE user_id = '{user_id}' IF EXISTS")
+        self.execute(f"DELETE FROM records_people WHERE partition = '{user_id}' AND place = '-' IF EXISTS")
 
     def delete_state(self, user_id: str, chat_id: str) -> None:
         self.execute(f"DELETE FROM delivery_state WHERE user_id = '{user_id}' AND chat_id = '{chat_id}'")

@@ -177,6 +177,7 @@ class DynamoOpenStore(PortsOfStore):
         )
 
     async def close(self) -> None:
+        await self.kinds.close()
         await self.store.close()
         for close in self._closing:
             await close()

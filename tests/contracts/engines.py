@@ -17,12 +17,15 @@ from typing import Any, Protocol
 import apsw
 
 from parley.ids import Ids
+from parley.records.account_admin import AccountAdmin
+from parley.records.accounts import Accounts
 from parley.records.attachments import Attachments
 from parley.records.deliveries import DeliveryRecords
 from parley.records.invitations import Invitations
 from parley.records.kinds import Kinds
 from parley.records.push import PushRecords
 from parley.records.relations import Relations
+from parley.records.sessions import Sessions
 from parley.store import ports
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite.store import SqliteStore
@@ -45,6 +48,21 @@ class OpenStore(ports.Store, Protocol):
     clock: VirtualClock
     ids: Ids
     metrics: Metrics
+
+    @property
+    def accounts(self) -> Accounts:
+        """People."""
+        ...
+
+    @property
+    def account_admin(self) -> AccountAdmin:
+        """What operators do to people."""
+        ...
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions of devices."""
+        ...
 
     @property
     def deliveries(self) -> DeliveryRecords:
@@ -172,6 +190,7 @@ class SqliteOpenStore(PortsOfStore):
         )
 
     async def close(self) -> None:
+        await self.kinds.close()
         await self.store.close()
 
     async def reopen(self) -> None:
@@ -258,6 +277,7 @@ class MemoryOpenStore(PortsOfStore):
         return MemoryStore(self.tables, clock=self.clock, ids=self.ids, metrics=Metrics(self.clock))
 
     async def close(self) -> None:
+        await self.kinds.close()
         await self.store.close()
 
     async def reopen(self) -> None:

@@ -60,7 +60,7 @@ class FilesWorld:
             unused_ms=HOUR_MS,
             fault_point=reach,
         )
-        rights = UploadRights(engine.accounts, store.directory, AnySession())
+        rights = UploadRights(store.accounts, store.directory, AnySession())
         self.uploads = Uploads(
             files=store.attachments,
             parts=self.parts,

@@ -109,6 +109,7 @@ class FullStore:
                 lasting = self.store.clock() + LASTS_MS
                 await self.store.records.load(table, [one_of_each(table, lasting)])
         await self.store.cursors.flush()
+        await self.store.kinds.raised.flush()
         return self
 
     async def _settings(self) -> None:
@@ -131,10 +132,10 @@ class FullStore:
             is_bot=True,
         )
         await store.accounts.update_user(changed, "another hash")
-        store.cursors.note_seen(bob, store.clock())
+        store.accounts.note_seen(bob, store.clock())
         await store.account_admin.set_state(dan, AccountState.DISABLED, bob)
         session = Session("session_1", ann, "phone", "Ann's phone", 1, 2, store.clock() + MS_PER_DAY, "abc")
-        await store.accounts.add_session(session, b"\x00\xff" * 16)
+        await store.sessions.add(session, b"\x00\xff" * 16)
         assert eve
 
     async def _talk(self) -> None:

@@ -7,17 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from parley.records.account_admin import AccountAdmin
+from parley.records.accounts import Accounts
 from parley.records.attachments import Attachments
 from parley.records.deliveries import DeliveryRecords
 from parley.records.invitations import Invitations
 from parley.records.kinds import Kinds
 from parley.records.push import PushRecords
 from parley.records.relations import Relations
+from parley.records.sessions import Sessions
 from parley.store.check import check
 from parley.store.invariants import Findings
 from parley.store.ports import (
-    AccountAdmin,
-    Accounts,
     Cursors,
     Directory,
     Engine,
@@ -43,6 +44,7 @@ class PortsOfStore(ABC):
 
     store: Store
     clock: VirtualClock
+    _kinds: tuple[Store, Kinds] | None = None
 
     @abstractmethod
     def make_operator(self) -> Engine:
@@ -85,11 +87,15 @@ class PortsOfStore(ABC):
 
     @property
     def accounts(self) -> Accounts:
-        return self.store.accounts
+        return self.kinds.accounts
 
     @property
     def account_admin(self) -> AccountAdmin:
-        return self.store.account_admin
+        return self.kinds.account_admin
+
+    @property
+    def sessions(self) -> Sessions:
+        return self.kinds.sessions
 
     @property
     def cursors(self) -> Cursors:
@@ -121,7 +127,10 @@ class PortsOfStore(ABC):
 
     @property
     def kinds(self) -> Kinds:
-        return Kinds(self.engine, self.clock)
+        """Those of the engine that is open: they keep what was noted until it is written."""
+        if self._kinds is None or self._kinds[0] is not self.store:
+            self._kinds = self.store, Kinds(self.engine, self.clock)
+        return self._kinds[1]
 
     @property
     def attachments(self) -> Attachments:

@@ -8,6 +8,7 @@ from msgspec import structs
 from parley.errors import Refusal, Refused
 from parley.ids import Ids
 from parley.model import Appended, ChatSummary, CursorMove, Draft, Kind, Outcome, ReceiptKind
+from parley.records.kinds import Kinds
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry
 from tests.contracts.acting import decode_entry
@@ -48,6 +49,7 @@ class Reference:
         self.store = MemoryStore(
             tables, clock=real.clock, ids=Ids(lambda _: 0), metrics=Metrics(real.clock), sequencing="atomic"
         )
+        self.accounts = Kinds(self.store, real.clock).accounts
         self.life = make_life(self.store, real.clock)
         self.told = Told()
         self.store.cursors.subscribe(self.told.hear)
@@ -62,7 +64,7 @@ class Reference:
     async def add_user(self, user_id: str) -> None:
         user = await self._real.accounts.user(user_id)
         assert user is not None
-        await self.store.accounts.add_user(user, "")
+        await self.accounts.add_user(user, "")
         self._stirred[user_id] = set()
         await self.has_listed_all(user_id)
 

@@ -88,7 +88,7 @@ class MemoryRows:
         self._tables.chats[chat_id].keys.clear()
 
     def delete_user(self, user_id: str) -> None:
-        del self._tables.users[user_id]
+        del self._tables.records["people"][user_id, "-"]
 
     def delete_state(self, user_id: str, chat_id: str) -> None:
         del self._tables.states[user_id, chat_id]
@@ -139,7 +139,7 @@ class SqliteRows:
         self._execute("DELETE FROM idempotency_keys WHERE chat_id = ?", (chat_id,))
 
     def delete_user(self, user_id: str) -> None:
-        self._execute("DELETE FROM users WHERE user_id = ?", (user_id,))
+        self._execute("DELETE FROM records WHERE kind = 'people' AND partition = ?", (user_id,))
 
     def delete_state(self, user_id: str, chat_id: str) -> None:
         self._execute("DELETE FROM delivery_state WHERE user_id = ? AND chat_id = ?", (user_id, chat_id))
@@ -228,7 +228,7 @@ class DynamoRows:
                 self._delete("idempotency_keys", chat_id=chat_id, client_message_id=name)
 
     def delete_user(self, user_id: str) -> None:
-        self._delete("users", user_id=user_id)
+        self._delete("records_people", partition=user_id, place="-")
 
     def delete_state(self, user_id: str, chat_id: str) -> None:
         self._delete("delivery_state", user_id=user_id, chat_id=chat_id)

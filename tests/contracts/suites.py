@@ -39,6 +39,7 @@ WHOLE: dict[str, tuple[str, ...]] = {
 """The suites that an engine runs whole, by the beginning of their names."""
 
 KINDS = (
+    "test_account_crashes",
     "test_attachments",
     "test_books",
     "test_dead_letters",

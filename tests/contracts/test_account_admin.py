@@ -222,10 +222,13 @@ async def test_a_deletion_is_listed_until_it_is_finished(engine: Engine) -> None
         await store.account_admin.delete_user(ann, "", 1)
         await store.account_admin.delete_user(ben, "", 2)
         await store.reopen()
-        assert await store.account_admin.deletions() == [AccountDeletion(ann, 1), AccountDeletion(ben, 2)]
+        assert await store.account_admin.deletions() == [
+            AccountDeletion(ann, 1, "ann"),
+            AccountDeletion(ben, 2, "ben"),
+        ]
         await store.account_admin.finish_deletion(ann)
         await store.account_admin.finish_deletion(ann)
-        assert await store.account_admin.deletions() == [AccountDeletion(ben, 2)]
+        assert await store.account_admin.deletions() == [AccountDeletion(ben, 2, "ben")]
 
 
 async def test_lists_with_a_deleted_person_stay_whole(engine: Engine) -> None:
@@ -336,10 +339,10 @@ async def test_expired_sessions_are_ended(engine: Engine) -> None:
         old = await add_session(store, ann, "old", b"1")
         store.clock.advance(1)
         new = await add_session(store, ann, "new", b"2")
-        assert await store.account_admin.end_expired_sessions(old.expires_at_ms - 1) == 0
-        assert await store.account_admin.end_expired_sessions(old.expires_at_ms) == 1
-        assert await store.accounts.sessions(ann) == [new]
-        assert await store.accounts.session_by_token(b"1") is None
+        assert await store.sessions.end_expired(old.expires_at_ms - 1) == 0
+        assert await store.sessions.end_expired(old.expires_at_ms) == 1
+        assert await store.sessions.of(ann) == [new]
+        assert await store.sessions.by_token(b"1") is None
         assert store.breaches() == []
 
 
@@ -350,9 +353,9 @@ async def test_a_session_remembers_its_origin(engine: Engine) -> None:
         session = structs.replace(
             await add_session(store, ann, "one", b"1"), session_id="ses_two", origin="o"
         )
-        await store.accounts.add_session(session, b"2")
+        await store.sessions.add(session, b"2")
         await store.reopen()
-        assert await store.accounts.session_by_token(b"2") == session
+        assert await store.sessions.by_token(b"2") == session
 
 
 # The audit log

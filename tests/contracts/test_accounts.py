@@ -89,10 +89,10 @@ async def test_being_seen_is_kept_and_only_rises(engine: Engine) -> None:
         ann, ben = await add_person(store, "ann"), await add_person(store, "ben")
         assert await last_seen(store, ann) is None
         for later_ms in (5, 7, 3):
-            store.cursors.note_seen(ann, store.clock() + later_ms)
-        await store.cursors.flush()
-        store.cursors.note_seen(ann, store.clock() + 6)
-        await store.cursors.flush(ann)
+            store.accounts.note_seen(ann, store.clock() + later_ms)
+        await store.kinds.raised.flush()
+        store.accounts.note_seen(ann, store.clock() + 6)
+        await store.kinds.raised.flush()
         for _ in range(2):
             assert await last_seen(store, ann) == iso(store.clock() + 7)
             assert await last_seen(store, ben) is None
@@ -103,7 +103,7 @@ async def test_closing_keeps_who_was_seen(engine: Engine) -> None:
     """What was noted before a proper end is kept without a flush."""
     async with engine.opened() as store:
         ann = await add_person(store, "ann")
-        store.cursors.note_seen(ann, store.clock())
+        store.accounts.note_seen(ann, store.clock())
         await store.reopen()
         assert await last_seen(store, ann) == iso(store.clock())
 
@@ -113,8 +113,8 @@ async def test_nobody_changes_when_they_were_seen(engine: Engine) -> None:
     async with engine.opened() as store:
         ann = new_user(store, "ann")
         await store.accounts.add_user(ann, "hash")
-        store.cursors.note_seen(ann.user_id, store.clock())
-        await store.cursors.flush()
+        store.accounts.note_seen(ann.user_id, store.clock())
+        await store.kinds.raised.flush()
         for said in (None, iso(store.clock() + 60_000)):
             await store.accounts.update_user(replace(ann, about="new", last_seen=said), "hash")
             found = await store.accounts.user(ann.user_id)
@@ -124,8 +124,8 @@ async def test_nobody_changes_when_they_were_seen(engine: Engine) -> None:
 async def test_seeing_somebody_unknown_makes_nobody(engine: Engine) -> None:
     """A note about a person who does not exist changes nothing."""
     async with engine.opened() as store:
-        store.cursors.note_seen("user_unknown", store.clock())
-        await store.cursors.flush()
+        store.accounts.note_seen("user_unknown", store.clock())
+        await store.kinds.raised.flush()
         assert await store.accounts.user("user_unknown") is None
         assert store.breaches() == []
 
@@ -135,11 +135,11 @@ async def test_a_session_is_found_by_its_tokens_hash(engine: Engine) -> None:
     async with engine.opened() as store:
         ann = await add_person(store, "ann")
         session = new_session(store, ann, "phone")
-        await store.accounts.add_session(session, b"\0" * 31 + b"\1")
+        await store.sessions.add(session, b"\0" * 31 + b"\1")
         store.clock.advance(400 * MS_PER_DAY)
         for _ in range(2):
-            assert await store.accounts.session_by_token(b"\0" * 31 + b"\1") == session
-            assert await store.accounts.session_by_token(b"\0" * 32) is None
+            assert await store.sessions.by_token(b"\0" * 31 + b"\1") == session
+            assert await store.sessions.by_token(b"\0" * 32) is None
             await store.reopen()
 
 
@@ -151,11 +151,11 @@ async def test_a_recheck_finds_what_exists_and_nothing_that_ended(engine: Engine
         made = [await add_session(store, ann, f"device {token_hash!r}", token_hash) for token_hash in hashes]
 
         async def recheck(token_hash: bytes) -> Session | None:
-            return await store.accounts.session_by_token(token_hash, is_recheck=True)
+            return await store.sessions.by_token(token_hash, is_recheck=True)
 
         asked = [*hashes, b"unknown", hashes[0]]
         assert await asyncio.gather(*map(recheck, asked)) == [*made, None, made[0]]
-        await store.accounts.end_sessions(ann, [made[0].session_id])
+        await store.sessions.end(ann, [made[0].session_id])
         assert await asyncio.gather(*map(recheck, hashes)) == [None, *made[1:]]
 
 
@@ -167,10 +167,10 @@ async def test_sessions_are_listed_by_their_last_use(engine: Engine) -> None:
         store.clock.advance(1_000)
         new = await add_session(store, ann, "new", b"2")
         await add_session(store, ben, "his", b"3")
-        assert await store.accounts.sessions(ann) == [new, old]
-        store.cursors.note_used(b"1", store.clock() + 1)
-        await store.cursors.flush()
-        assert [session.device_id for session in await store.accounts.sessions(ann)] == ["old", "new"]
+        assert await store.sessions.of(ann) == [new, old]
+        store.sessions.note_used(b"1", store.clock() + 1)
+        await store.kinds.raised.flush()
+        assert [session.device_id for session in await store.sessions.of(ann)] == ["old", "new"]
 
 
 async def test_use_prolongs_a_session(engine: Engine) -> None:
@@ -179,11 +179,11 @@ async def test_use_prolongs_a_session(engine: Engine) -> None:
         ann = await add_person(store, "ann")
         await add_session(store, ann, "phone", b"1")
         used_ms = store.clock() + 10 * MS_PER_DAY
-        store.cursors.note_used(b"1", used_ms)
-        await store.cursors.flush()
-        store.cursors.note_used(b"1", used_ms - 5)
-        await store.cursors.flush()
-        found = await store.accounts.session_by_token(b"1")
+        store.sessions.note_used(b"1", used_ms)
+        await store.kinds.raised.flush()
+        store.sessions.note_used(b"1", used_ms - 5)
+        await store.kinds.raised.flush()
+        found = await store.sessions.by_token(b"1")
         assert found is not None
         assert (found.last_used_at_ms, found.expires_at_ms) == (used_ms, used_ms + SESSION_DAYS * MS_PER_DAY)
 
@@ -194,12 +194,12 @@ async def test_ended_sessions_are_forgotten(engine: Engine) -> None:
         ann = await add_person(store, "ann")
         one = await add_session(store, ann, "one", b"1")
         two = await add_session(store, ann, "two", b"2")
-        ended = await store.accounts.end_sessions(ann, [one.session_id, "ses_unknown"])
+        ended = await store.sessions.end(ann, [one.session_id, "ses_unknown"])
         assert ended == [one.session_id]
-        assert await store.accounts.end_sessions(ann, [one.session_id]) == []
+        assert await store.sessions.end(ann, [one.session_id]) == []
         await store.reopen()
-        assert await store.accounts.session_by_token(b"1") is None
-        assert await store.accounts.sessions(ann) == [two]
+        assert await store.sessions.by_token(b"1") is None
+        assert await store.sessions.of(ann) == [two]
 
 
 async def test_nobody_ends_anothers_session(engine: Engine) -> None:
@@ -207,8 +207,8 @@ async def test_nobody_ends_anothers_session(engine: Engine) -> None:
     async with engine.opened() as store:
         ann, ben = await add_person(store, "ann"), await add_person(store, "ben")
         session = await add_session(store, ann, "phone", b"1")
-        assert await store.accounts.end_sessions(ben, [session.session_id]) == []
-        assert await store.accounts.session_by_token(b"1") == session
+        assert await store.sessions.end(ben, [session.session_id]) == []
+        assert await store.sessions.by_token(b"1") == session
 
 
 async def test_using_an_ended_session_brings_nothing_back(engine: Engine) -> None:
@@ -216,10 +216,10 @@ async def test_using_an_ended_session_brings_nothing_back(engine: Engine) -> Non
     async with engine.opened() as store:
         ann = await add_person(store, "ann")
         session = await add_session(store, ann, "phone", b"1")
-        store.cursors.note_used(b"1", store.clock() + 60_000)
-        await store.accounts.end_sessions(ann, [session.session_id])
-        await store.cursors.flush()
-        assert await store.accounts.session_by_token(b"1") is None
+        store.sessions.note_used(b"1", store.clock() + 60_000)
+        await store.sessions.end(ann, [session.session_id])
+        await store.kinds.raised.flush()
+        assert await store.sessions.by_token(b"1") is None
 
 
 async def test_one_device_may_have_many_sessions(engine: Engine) -> None:
@@ -228,7 +228,7 @@ async def test_one_device_may_have_many_sessions(engine: Engine) -> None:
         ann = await add_person(store, "ann")
         await add_session(store, ann, "phone", b"1")
         await add_session(store, ann, "phone", b"2")
-        assert len(await store.accounts.sessions(ann)) == 2
+        assert len(await store.sessions.of(ann)) == 2
 
 
 async def last_seen(store: OpenStore, user_id: str) -> str | None:
@@ -251,5 +251,5 @@ def new_session(store: OpenStore, user_id: str, device_id: str) -> Session:
 
 async def add_session(store: OpenStore, user_id: str, device_id: str, token_hash: bytes) -> Session:
     session = new_session(store, user_id, device_id)
-    await store.accounts.add_session(session, token_hash)
+    await store.sessions.add(session, token_hash)
     return session

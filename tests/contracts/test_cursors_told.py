@@ -105,8 +105,8 @@ async def test_what_does_not_rise_is_not_told(engine: Engine) -> None:
             await store.cursors.flush()
         store.cursors.note_read(ben, "chat_unknown", 3, store.clock())
         store.cursors.note_acked("user_unknown", "phone", chat, 3, store.clock())
-        store.cursors.note_used(b"unknown", store.clock())
-        store.cursors.note_seen(ben, store.clock())
+        store.sessions.note_used(b"unknown", store.clock())
+        store.accounts.note_seen(ben, store.clock())
         await store.cursors.flush()
         await store.reopen()
         assert heard == []

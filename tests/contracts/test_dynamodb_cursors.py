@@ -112,7 +112,7 @@ async def test_positions_get_through_faults(fault: Fault) -> None:
         ] == 4
 
 
-@pytest.mark.parametrize("table", ["delivery_state", "user_device_cursors", "sessions"])
+@pytest.mark.parametrize("table", ["delivery_state", "user_device_cursors"])
 async def test_a_failed_write_keeps_its_note(table: str) -> None:
     """A flush that could not write says so; the next one writes what was noted."""
     faults = Later()
@@ -120,7 +120,6 @@ async def test_a_failed_write_keeps_its_note(table: str) -> None:
         ann, chat = await written(store, 9)
         faults.now = On(refuse, "UpdateItem", table)
         store.cursors.note_acked(ann, "phone", chat, 4, store.clock())
-        store.cursors.note_used(b"token", store.clock())
         with pytest.raises(StoreError):
             await store.cursors.flush()
         assert await store.cursors.position(ann, "phone", chat) == 4
@@ -401,9 +400,11 @@ async def test_two_nodes_agree_on_when_somebody_was_seen(fault: Fault | None) ->
         (ann,) = await add_people(one, "ann")
         faults.now = Planned(UpdateItem=[fault, None, fault])
         for node, later_ms in ((one, 9), (other, 4)):
-            node.cursors.note_seen(ann, one.clock() + later_ms)
-            await node.cursors.flush(ann)
-        assert (await item(one, "users", user_id=ann))["last_seen"] == iso(one.clock() + 9)
+            node.accounts.note_seen(ann, one.clock() + later_ms)
+            await node.kinds.raised.flush()
+        found = await one.accounts.user(ann)
+        assert found is not None
+        assert found.last_seen == iso(one.clock() + 9)
 
 
 async def test_nobody_is_seen_twice_for_nothing() -> None:
@@ -413,9 +414,9 @@ async def test_nobody_is_seen_twice_for_nothing() -> None:
         (ann,) = await add_people(store, "ann")
         faults.now = counted = Counted()
         for later_ms in range(50):
-            store.cursors.note_seen(ann, store.clock() + later_ms)
-        await store.cursors.flush()
-        assert counted.met == {("UpdateItem", "users"): 1}
+            store.accounts.note_seen(ann, store.clock() + later_ms)
+        await store.kinds.raised.flush()
+        assert counted.met == {("UpdateItem", "records_people"): 1}
 
 
 @pytest.mark.parametrize("fault", [timeout_done, timeout_not_done, throttle, unprocessed])

@@ -132,8 +132,8 @@ async def test_what_cannot_be_a_key_is_not_found(odd: str) -> None:
         assert await store.directory.role(odd, odd) is None
         assert await store.directory.members(odd, "", 10) == []
         assert (await store.directory.chat_ids_of(odd), await store.accounts.user(odd)) == ([], None)
-        assert (await store.accounts.user_by_name(odd), await store.accounts.sessions(odd)) == (None, [])
-        assert await store.accounts.end_sessions(odd, [odd]) == []
+        assert (await store.accounts.user_by_name(odd), await store.sessions.of(odd)) == (None, [])
+        assert await store.sessions.end(odd, [odd]) == []
         assert await store.cursors.position(odd, "phone", odd) == 0
 
 
@@ -156,9 +156,9 @@ async def test_a_name_stays_unknown_only_while_it_is() -> None:
     """When no attempt was answered but the first was done, the name is found to be ours."""
     faults = Later()
     async with ATOMIC.opened(faults=faults) as store:
-        faults.now = Planned(TransactWriteItems=[timeout_done, timeout_not_done, timeout_not_done])
+        faults.now = Planned(PutItem=[timeout_done, timeout_not_done, timeout_not_done])
         assert await store.accounts.add_user(new_user(store, "ann"), "hash")
-        faults.now = On(timeout_not_done, "TransactWriteItems")
+        faults.now = On(timeout_not_done, "PutItem")
         with pytest.raises(OutcomeUnknown):
             await store.accounts.add_user(new_user(store, "ben"), "hash")
 
@@ -180,9 +180,9 @@ async def test_a_session_ends_when_the_answer_is_lost(fault: Fault) -> None:
         (ann,) = await add_people(store, "ann")
         session = await add_session(store, ann, "phone", b"1")
         faults.now = Planned(TransactWriteItems=[fault])
-        assert await store.accounts.end_sessions(ann, [session.session_id]) == [session.session_id]
-        assert await store.accounts.session_by_token(b"1") is None
-        assert await store.accounts.sessions(ann) == []
+        assert await store.sessions.end(ann, [session.session_id]) == [session.session_id]
+        assert await store.sessions.by_token(b"1") is None
+        assert await store.sessions.of(ann) == []
 
 
 async def test_a_profile_of_nobody_is_not_made() -> None:

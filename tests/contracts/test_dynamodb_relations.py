@@ -6,13 +6,14 @@ import pytest
 
 from parley.clock import iso
 from parley.errors import Refused
-from parley.model import MemberSettings, Privacy, ReadReceipts, Relation
+from parley.model import MemberSettings, Relation, User
 from parley.store.dynamodb.driver import Fault, Item
 from parley.store.rules import RELATIONS_MAX
+from parley.store.tables import PEOPLE, KeptPerson
 from parley.testing.dynamodb_faults import conflict, throttle, timeout_done, timeout_not_done
-from tests.contracts.acting import add_contact, add_direct, add_group, add_people, block
+from tests.contracts.acting import add_contact, add_direct, add_group, add_people
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
-from tests.contracts.dynamodb_nodes import Counted, Later, item, nodes
+from tests.contracts.dynamodb_nodes import Counted, Later, nodes
 from tests.harness.fault_plans import Planned
 
 ATOMIC = DynamoEngine(None)
@@ -22,18 +23,13 @@ CROWD = 250
 async def add_crowd(store: DynamoOpenStore, count: int = CROWD) -> list[str]:
     """Many people who hold nobody and are in no chat."""
     people = [f"user_{number:04}" for number in range(count)]
+    now = iso(store.clock())
+    users = [User(person, person, person, "", False, now) for person in people]
+    people_of = [(user.user_id, PEOPLE.encode(KeptPerson(user=user, password_hash=""))) for user in users]
     items: list[Item] = [
-        {
-            "user_id": person,
-            "username": person,
-            "display_name": person,
-            "about": "",
-            "is_operator": False,
-            "created_at": iso(store.clock()),
-        }
-        for person in people
+        {"partition": user_id, "place": "-", "record": record.decode()} for user_id, record in people_of
     ]
-    await store.store.dynamo.batch_put("users", items)
+    await store.store.dynamo.batch_put("records_people", items)
     return people
 
 
@@ -50,7 +46,7 @@ async def test_what_a_crowd_says_is_read_once() -> None:
         assert list(await store.relations.relationships(ann, crowd, acquainted=True)) == crowd
         assert list(await store.relations.visibility(crowd)) == crowd
         assert set(await store.relations.profiles(crowd)) == set(crowd)
-        assert counted.met == {("BatchGetItem", "users"): 9, ("BatchGetItem", "records_consents"): 6}
+        assert counted.met == {("BatchGetItem", "records_people"): 9, ("BatchGetItem", "records_consents"): 6}
 
 
 async def test_strangers_of_somebody_without_chats_cost_no_more() -> None:
@@ -63,7 +59,7 @@ async def test_strangers_of_somebody_without_chats_cost_no_more() -> None:
         found = await store.relations.relationships(ann, crowd)
         assert not any(at.is_acquainted for at in found.values())
         assert counted.met == {
-            ("BatchGetItem", "users"): 3,
+            ("BatchGetItem", "records_people"): 3,
             ("BatchGetItem", "records_consents"): 3,
             ("Query", "delivery_state"): 1,
         }
@@ -83,7 +79,7 @@ async def test_only_who_is_not_acquainted_otherwise_is_looked_for() -> None:
         found = await store.relations.relationships(ann, [ben, cem, dan, *crowd])
         assert [user_id for user_id, at in found.items() if at.is_acquainted] == [ben, cem, dan]
         assert counted.met == {
-            ("BatchGetItem", "users"): 1,
+            ("BatchGetItem", "records_people"): 1,
             ("BatchGetItem", "records_consents"): 1,
             ("GetItem", "records_contacts"): 1,
             ("Query", "records_contacts"): 1,
@@ -101,7 +97,7 @@ async def test_a_chat_asks_nothing_of_people_who_have_said_nothing() -> None:
         faults.now = counted = Counted()
         await add_group(store, ann, *crowd)
         assert counted.met == {
-            ("BatchGetItem", "users"): 1,
+            ("BatchGetItem", "records_people"): 1,
             ("Query", "delivery_state"): 31,
             ("TransactWriteItems", ""): 1,
         }
@@ -154,28 +150,5 @@ async def test_who_cannot_exist_is_related_to_nobody(odd: str) -> None:
         assert await store.member_states.settings(odd, [odd]) == {odd: MemberSettings()}
         await store.member_states.mute(odd, odd, None)
         await store.cursors.forget_device(odd, "phone")
-        store.cursors.note_seen(odd, store.clock())
-        await store.cursors.flush()
-
-
-# What older versions wrote
-
-
-async def test_people_and_chats_of_version_1_have_the_usual_settings() -> None:
-    """An item without settings is read as somebody who shows everything, and takes settings as anybody."""
-    async with ATOMIC.opened() as store:
-        ann, ben = await add_people(store, "ann", "ben")
-        chat = await add_direct(store, ann, ben)
-        dynamo = store.store.dynamo
-        await dynamo.update("users", {"user_id": ann}, "REMOVE last_seen_privacy, send_read_receipts")
-        await dynamo.update("chats", {"chat_id": chat}, "REMOVE read_receipts")
-        found = await store.accounts.user(ann)
-        assert found is not None
-        assert (found.last_seen_privacy, found.send_read_receipts) == (Privacy.EVERYONE, True)
-        read = await store.directory.chat(chat)
-        assert read is not None
-        assert read.read_receipts is ReadReceipts.FULL
-        await store.accounts.update_user(found)
-        assert (await item(store, "users", user_id=ann))["last_seen_privacy"] == "everyone"
-        await block(store, ann, ben)
-        assert store.breaches() == []
+        store.accounts.note_seen(odd, store.clock())
+        await store.kinds.raised.flush()

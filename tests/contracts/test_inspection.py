@@ -76,7 +76,7 @@ async def small(store: OpenStore) -> Small:
     store.cursors.note_read(ben, group, 2, store.clock())
     await store.cursors.flush()
     session = Session("ses_ben", ben, "phone", "a phone", store.clock(), store.clock(), 2**52)
-    await store.accounts.add_session(session, b"hash of a token")
+    await store.sessions.add(session, b"hash of a token")
     await block(store, ann, ben)
     await add_contact(store, ann, cas)
     return Small(ann, ben, cas, group, direct)

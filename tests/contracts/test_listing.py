@@ -1,10 +1,12 @@
-"""The `Listing` port: what commands show, asked by an engine that was never opened."""
+"""`Listing`: what commands show, asked by an engine that was never opened."""
 
 import pytest
 from msgspec import structs
 
 from parley.clock import iso
 from parley.model import Action, ChatType, Role, Session, User
+from parley.records.listing import Listing
+from parley.store import ports
 from parley.store.rows import ListedChat, ListedMember, ListedUser
 from parley.store.rules import SAME_TITLE_MAX
 from tests.contracts.acting import add_direct, add_group, add_people, change, new_chat, rename, said, stored
@@ -14,10 +16,14 @@ NOBODY = ["", "zoe", "user_00000000000000000000000000", "x" * 3000, "\ud800", "u
 """Names that mean nothing, some of which no key of a table could be."""
 
 
+def listing_of(store: OpenStore, operator: ports.Engine) -> Listing:
+    return Listing(operator, store.clock)
+
+
 async def add_session(store: OpenStore, user_id: str, name: str, expires_at_ms: int) -> None:
     now = store.clock()
     session = Session(f"ses_{name}", user_id, name, name, now, now, expires_at_ms)
-    await store.accounts.add_session(session, name.encode())
+    await store.sessions.add(session, name.encode())
 
 
 async def add_titled(store: OpenStore, owner: str, title: str | None, *others: str) -> str:
@@ -28,7 +34,7 @@ async def add_titled(store: OpenStore, owner: str, title: str | None, *others: s
 async def found(store: OpenStore, name: str) -> list[str]:
     """The chats that a name may mean."""
     async with store.operator() as engine:
-        return [chat.chat_id for chat in await engine.listing.find_chats(name)]
+        return [chat.chat_id for chat in await listing_of(store, engine).find_chats(name)]
 
 
 # Users
@@ -37,7 +43,10 @@ async def found(store: OpenStore, name: str) -> list[str]:
 async def test_an_empty_store_lists_nothing(engine: Engine) -> None:
     """Without people and chats every list is empty."""
     async with engine.opened() as store, store.operator() as operator:
-        assert (await operator.listing.users(), await operator.listing.chats()) == ([], [])
+        assert (
+            await listing_of(store, operator).users(),
+            await listing_of(store, operator).chats(),
+        ) == ([], [])
 
 
 async def test_users_are_listed_by_name(engine: Engine, pages_of_two: None) -> None:
@@ -45,7 +54,7 @@ async def test_users_are_listed_by_name(engine: Engine, pages_of_two: None) -> N
     async with engine.opened() as store:
         await add_people(store, "dan", "ben", "eva", "ann", "cas")
         async with store.operator() as operator:
-            assert [user.username for user in await operator.listing.users()] == [
+            assert [user.username for user in await listing_of(store, operator).users()] == [
                 "ann",
                 "ben",
                 "cas",
@@ -60,7 +69,7 @@ async def test_a_user_is_listed_as_stored(engine: Engine) -> None:
         now = iso(store.clock())
         await store.accounts.add_user(User("user_ann", "ann", "Ann B.", "about", True, now), "hash")
         async with store.operator() as operator:
-            (ann,) = await operator.listing.users()
+            (ann,) = await listing_of(store, operator).users()
         assert ann == ListedUser("user_ann", "ann", "Ann B.", True, "active", now, 0, 0)
 
 
@@ -73,7 +82,10 @@ async def test_a_user_is_listed_with_counts(engine: Engine, pages_of_two: None) 
         for name, left_ms in (("phone", 1), ("tablet", 1), ("laptop", 0), ("watch", -1)):
             await add_session(store, ben, name, store.clock() + left_ms)
         async with store.operator() as operator:
-            listed = {user.user_id: (user.chats, user.sessions) for user in await operator.listing.users()}
+            listed = {
+                user.user_id: (user.chats, user.sessions)
+                for user in await listing_of(store, operator).users()
+            }
         assert listed == {ann: (3, 0), ben: (2, 2)}
 
 
@@ -82,7 +94,10 @@ async def test_a_user_is_found_by_name_and_by_id(engine: Engine) -> None:
     async with engine.opened() as store:
         _, ben = await add_people(store, "ann", "ben")
         async with store.operator() as operator:
-            assert [await operator.listing.user_id_of(name) for name in ("ben", ben)] == [ben, ben]
+            assert [await listing_of(store, operator).user_id_of(name) for name in ("ben", ben)] == [
+                ben,
+                ben,
+            ]
 
 
 @pytest.mark.parametrize("name", NOBODY, ids=repr)
@@ -91,7 +106,7 @@ async def test_a_name_of_nobody_finds_nobody(engine: Engine, name: str) -> None:
     async with engine.opened() as store:
         await add_people(store, "ann")
         async with store.operator() as operator:
-            listing = operator.listing
+            listing = listing_of(store, operator)
             assert await listing.user_id_of(name) is None
             assert (await listing.find_chats(name), await listing.chats(name)) == ([], [])
             assert await listing.members(name) == []
@@ -110,8 +125,8 @@ async def test_chats_are_listed_oldest_first(engine: Engine, pages_of_two: None)
             made.append(await add_group(store, ann, ben))
         async with store.operator() as operator:
             expected = [made[place] for place in (0, 3, 1, 4, 2)]
-            assert [chat.chat_id for chat in await operator.listing.chats()] == expected
-            assert [chat.chat_id for chat in await operator.listing.chats(ben)] == expected
+            assert [chat.chat_id for chat in await listing_of(store, operator).chats()] == expected
+            assert [chat.chat_id for chat in await listing_of(store, operator).chats(ben)] == expected
 
 
 async def test_a_group_is_listed_as_it_is_now(engine: Engine) -> None:
@@ -123,7 +138,9 @@ async def test_a_group_is_listed_as_it_is_now(engine: Engine) -> None:
         await stored(store, rename(group, ann, "Tea"))
         await stored(store, change(group, ann, Action.REMOVED, cas))
         async with store.operator() as operator:
-            assert await operator.listing.chats() == [ListedChat(group, "group", "Tea", 2, 2, created_at)]
+            assert await listing_of(store, operator).chats() == [
+                ListedChat(group, "group", "Tea", 2, 2, created_at)
+            ]
 
 
 async def test_a_direct_chat_is_titled_by_its_people(engine: Engine) -> None:
@@ -132,7 +149,7 @@ async def test_a_direct_chat_is_titled_by_its_people(engine: Engine) -> None:
         ben, ann = await add_people(store, "ben", "ann")
         created_at, direct = iso(store.clock()), await add_direct(store, ben, ann)
         async with store.operator() as operator:
-            assert await operator.listing.chats() == [
+            assert await listing_of(store, operator).chats() == [
                 ListedChat(direct, "direct", "ann, ben", 2, 0, created_at)
             ]
 
@@ -146,7 +163,7 @@ async def test_only_the_chats_of_a_person_are_listed(engine: Engine, pages_of_tw
         await add_group(store, ann, cas)
         await stored(store, change(left, ann, Action.REMOVED, ben))
         async with store.operator() as operator:
-            assert [chat.chat_id for chat in await operator.listing.chats(ben)] == staying
+            assert [chat.chat_id for chat in await listing_of(store, operator).chats(ben)] == staying
 
 
 async def test_a_lost_counter_shows(engine: Engine) -> None:
@@ -157,7 +174,7 @@ async def test_a_lost_counter_shows(engine: Engine) -> None:
         await said(store, group, ann, "one")
         store.set_counter(group, None)
         async with store.operator() as operator:
-            (chat,) = await operator.listing.chats()
+            (chat,) = await listing_of(store, operator).chats()
         assert (chat.chat_id, chat.sequence_counter) == (group, None)
 
 
@@ -259,7 +276,7 @@ async def test_members_are_listed_as_they_joined(engine: Engine, pages_of_two: N
             await stored(store, change(group, dan, Action.JOINED, person))
         await stored(store, change(group, dan, Action.REMOVED, eva))
         async with store.operator() as operator:
-            members = await operator.listing.members(group)
+            members = await listing_of(store, operator).members(group)
         assert [(member.username, member.joined_sequence) for member in members] == [
             ("cas", 0),
             ("dan", 0),
@@ -278,7 +295,7 @@ async def test_a_member_is_listed_with_positions(engine: Engine) -> None:
         store.cursors.note_read(ben, group, 2, store.clock())
         await store.cursors.flush()
         async with store.operator() as operator:
-            members = await operator.listing.members(group)
+            members = await listing_of(store, operator).members(group)
         assert members == [
             ListedMember(ann, "ann", Role.OWNER.value, now, 0, 0, 0),
             ListedMember(ben, "ben", Role.MEMBER.value, now, 0, 3, 2),
@@ -292,7 +309,7 @@ async def test_a_member_without_an_account_is_listed(engine: Engine) -> None:
         group = await add_group(store, ann, ben)
         store.rows.delete_user(ben)
         async with store.operator() as operator:
-            members = await operator.listing.members(group)
+            members = await listing_of(store, operator).members(group)
         assert [(member.user_id, member.username) for member in members] == [(ben, None), (ann, "ann")]
 
 
@@ -303,7 +320,7 @@ async def test_a_direct_chat_of_a_lost_account_is_listed(engine: Engine) -> None
         await add_direct(store, ann, ben)
         store.rows.delete_user(ben)
         async with store.operator() as operator:
-            assert [(chat.type, chat.title) for chat in await operator.listing.chats()] == [
+            assert [(chat.type, chat.title) for chat in await listing_of(store, operator).chats()] == [
                 (ChatType.DIRECT.value, "ann")
             ]
 
@@ -316,7 +333,7 @@ async def test_listing_writes_nothing(engine: Engine) -> None:
         store.set_counter(group, None)
         before = store.rows.everything()
         async with store.operator() as operator:
-            listing = operator.listing
+            listing = listing_of(store, operator)
             await listing.users()
             await listing.user_id_of("ben")
             await listing.chats()

@@ -308,8 +308,8 @@ async def test_regards_carry_settings_and_times(engine: Engine) -> None:
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         await set_privacy(store, ben, Privacy.CONTACTS, send_read_receipts=False)
-        store.cursors.note_seen(ben, store.clock() + LATER_MS)
-        await store.cursors.flush()
+        store.accounts.note_seen(ben, store.clock() + LATER_MS)
+        await store.kinds.raised.flush()
         user = (await relationship(store, ann, ben)).user
         assert user == await store.accounts.user(ben)
         assert (user.last_seen_privacy, user.send_read_receipts) == (Privacy.CONTACTS, False)

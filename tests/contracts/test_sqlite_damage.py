@@ -141,7 +141,7 @@ async def test_a_server_with_a_damaged_root_page_does_not_start(embedded: Sqlite
         overwrite(folder, root_of(folder, "chats"))
         with pytest.raises(StoreDamaged, match=r"table chats: .*parley\.db; stop the server.*backup"):
             await store.reopen()
-        assert pages_of(folder, "users")
+        assert pages_of(folder, "records")
 
 
 def test_a_short_look_finds_a_damaged_leaf(tmp_path: Path) -> None:

@@ -324,10 +324,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(user=places, who_may_add=st.sampled_from(Privacy))
     def choose_who_may_add(self, user: int, who_may_add: Privacy) -> None:
-        for store in (self.store, self.model.store):
-            found = self.run(store.accounts.user(self.people[user]))
+        for accounts in (self.store.accounts, self.model.accounts):
+            found = self.run(accounts.user(self.people[user]))
             assert found is not None
-            self.run(store.accounts.update_user(replace(found, who_may_add=who_may_add)))
+            self.run(accounts.update_user(replace(found, who_may_add=who_may_add)))
 
     @rule(chat=chat_numbers, user=places, by=places, role=st.sampled_from(Role))
     def invite(self, chat: int, user: int, by: int, role: Role) -> None:

@@ -116,7 +116,7 @@ async def test_a_copied_store_goes_on(engine: Engine) -> None:
         found = await store.accounts.user_by_name("bob")
         assert found is not None
         assert found[1] == "another hash"
-        assert await store.accounts.session_by_token(b"\x00\xff" * 16) is not None
+        assert await store.sessions.by_token(b"\x00\xff" * 16) is not None
         assert await store.cursors.position(ann, "phone", full.group) == 2
         assert await store.push.outcomes.rung_through(full.direct, full.people["bob"], "phone") == 1
         assert store.breaches() == []

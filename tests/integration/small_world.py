@@ -6,7 +6,8 @@ from itertools import count
 from parley import ids
 from parley.clock import from_iso
 from parley.model import Action, Change, ChatType, Draft, Kind, Role, StoredChat, User
-from parley.store.ports import Store
+from parley.records.kinds import Kinds
+from parley.store.ports import Engine
 
 BEGINNING = "2026-01-01T00:00:00.000Z"
 GROUP_ENTRIES = 6
@@ -36,10 +37,11 @@ def message(chat_id: str, sender_id: str, text: str) -> Draft:
     )
 
 
-async def populate(store: Store) -> None:
+async def populate(store: Engine) -> None:
     """A group, a direct chat, and Ben's positions in the group."""
+    kinds = Kinds(store, lambda: 0)
     for name in ("ann", "ben", "cas"):
-        await store.accounts.add_user(User(f"user_{name}", name, name, "", False, BEGINNING), "no hash")
+        await kinds.accounts.add_user(User(f"user_{name}", name, name, "", False, BEGINNING), "no hash")
     await store.directory.create_chat(_chat("chat_group", ChatType.GROUP, "Tea"), ["user_ben"])
     await store.directory.create_chat(_chat("chat_direct", ChatType.DIRECT, None), ["user_ben"])
     for number in range(1, GROUP_ENTRIES):

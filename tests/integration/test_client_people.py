@@ -315,3 +315,12 @@ async def test_a_page_as_a_reader_sees_it(server: ServerProcess) -> None:
         assert [one.user_id for one in await chat.members_called(name[:12])] == [ben.user_id]
         assert [one.user_id for one in await me.people([ben.user_id, "user_0"])] == [ben.user_id]
         assert (await server_info(server.url)).name == "Parley"
+
+
+async def test_a_client_signs_itself_out(server: ServerProcess) -> None:
+    """Its token opens nothing any more."""
+    ann = await newcomer(server)
+    async with client(server.url, ann) as me:
+        await me.sign_out()
+        with pytest.raises(BadToken):
+            await me.me()

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
-from msgspec import structs
 
-from parley.clock import MS_PER_DAY, iso
+from parley.clock import iso
 from parley.errors import Refused
 from parley.model import (
     ChatSummary,
@@ -24,7 +23,7 @@ from parley.model import (
 )
 from parley.store.rules import NEWEST, NO_TOKEN
 from parley.wire.codec import decode_entry
-from parley.wire.limits import PAGE_BYTES_MAX, SESSION_DAYS, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
+from parley.wire.limits import PAGE_BYTES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
 from tests.memory.tables import ChatRecord, StateRecord, Tables
 
 COMMIT_SECONDS = 0.05
@@ -62,19 +61,6 @@ class MemoryCursors:
 
     def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
         self._note(Noted(user_id, chat_id, sequence, iso(now_ms), None))
-
-    def note_used(self, token_hash: bytes, now_ms: int) -> None:
-        session = self._tables.sessions.get(token_hash)
-        if session is not None and session.last_used_at_ms < now_ms:
-            expires_at_ms = now_ms + SESSION_DAYS * MS_PER_DAY
-            self._tables.sessions[token_hash] = structs.replace(
-                session, last_used_at_ms=now_ms, expires_at_ms=expires_at_ms
-            )
-
-    def note_seen(self, user_id: str, now_ms: int) -> None:
-        user = self._tables.users.get(user_id)
-        if user is not None and (user.last_seen or "") < iso(now_ms):
-            self._tables.users[user_id] = structs.replace(user, last_seen=iso(now_ms))
 
     def _note(self, noted: Noted) -> None:
         self._noted.append(noted)

@@ -18,8 +18,6 @@ from tests.memory.entry_changes import MemoryEntries
 from tests.memory.log import Hold, MemoryLog, hold_nothing
 from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
 from tests.memory.people import (
-    MemoryAccountAdmin,
-    MemoryAccounts,
     MemoryDirectory,
 )
 from tests.memory.records import MemoryRecords
@@ -63,8 +61,6 @@ class MemoryStore:
         sequencing: str = "atomic",
         hold: Hold = hold_nothing,
     ) -> None:
-        self.accounts = MemoryAccounts(tables)
-        self.account_admin = MemoryAccountAdmin(tables)
         self.directory = MemoryDirectory(tables)
         self.member_states = MemoryMemberStates(tables)
         self.records = MemoryRecords(tables)
@@ -73,7 +69,7 @@ class MemoryStore:
         self.outbox = MemoryOutbox(tables)
         self.lanes = MemoryLanes(tables)
         self.entries = MemoryEntries(tables)
-        self.listing = MemoryListing(tables, clock)
+        self.listing = MemoryListing(tables)
         self.inspection = MemoryInspection(tables)
         self.repairs = MemoryRepairs(tables)
         self.transfer = MemoryTransfer(tables)

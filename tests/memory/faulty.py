@@ -28,7 +28,7 @@ class FaultyLog(MemoryLog):
 
     def _create(self, chat_id: str, owner: str) -> None:
         if chat_id not in self.tables.chats:
-            self.tables.users.setdefault(owner, User(owner, owner, owner, "", False, TIME))
+            self.tables.put_user(User(owner, owner, owner, "", False, TIME))
             self.tables.add_chat(StoredChat(chat_id, ChatType.GROUP, None, owner, TIME, TIME, 1), [owner])
 
     @property

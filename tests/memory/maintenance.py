@@ -1,11 +1,10 @@
-"""The ports of an operator in memory: `Listing`, `Inspection` and `Repairs`."""
+"""The ports of an operator in memory: `ChatListing`, `Inspection` and `Repairs`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TypeVar
 
-from parley.clock import Clock
 from parley.errors import CounterMissingError
 from parley.store.invariants import Breach
 from parley.store.recovery import NoSuchChat
@@ -16,7 +15,6 @@ from parley.store.rows import (
     KeyRow,
     ListedChat,
     ListedMember,
-    ListedUser,
     LogChunk,
     MemberRow,
     PositionRow,
@@ -37,29 +35,8 @@ def pages(rows: list[T]) -> Iterator[list[T]]:
 
 
 class MemoryListing:
-    def __init__(self, tables: Tables, clock: Clock) -> None:
+    def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._clock = clock
-
-    async def users(self) -> list[ListedUser]:
-        sessions = [one for one in self._tables.sessions.values() if one.expires_at_ms > self._clock()]
-        return [
-            ListedUser(
-                user.user_id,
-                user.username,
-                user.display_name,
-                user.is_operator,
-                user.state.value,
-                user.created_at,
-                len(self._tables.chats_of(user.user_id)),
-                sum(session.user_id == user.user_id for session in sessions),
-            )
-            for user in sorted(self._tables.users.values(), key=lambda user: user.username)
-        ]
-
-    async def user_id_of(self, name: str) -> str | None:
-        users = self._tables.users.values()
-        return next((user.user_id for user in users if name in (user.username, user.user_id)), None)
 
     async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
         records = self._tables.chats.values()
@@ -78,29 +55,26 @@ class MemoryListing:
         return sorted(found, key=lambda chat: (chat.created_at, chat.chat_id))
 
     def _names(self, record: ChatRecord) -> list[str]:
-        users = self._tables.users
-        return sorted(users[user_id].username for user_id in record.members if user_id in users)
+        known = filter(self._tables.has_account, record.members)
+        return sorted(self._tables.user(user_id).username for user_id in known)
 
     async def find_chats(self, name: str) -> list[ListedChat]:
         records, chats = self._tables.chats, await self.chats()
         titles = {chat_id: (record.chat.title or "").casefold() for chat_id, record in records.items()}
-        people = {await self.user_id_of(part.strip()) for part in name.split(",")}
-        return (
-            [chat for chat in chats if chat.chat_id == name]
-            or [chat for chat in chats if titles[chat.chat_id] == name.casefold() != ""][:SAME_TITLE_MAX]
-            or [chat for chat in chats if "," in name and {*records[chat.chat_id].pair} == people]
-        )
+        keys = {chat_id: direct_key(list(record.pair)) for chat_id, record in records.items()}
+        return [chat for chat in chats if name in (chat.chat_id, keys[chat.chat_id]) and name] or [
+            chat for chat in chats if titles[chat.chat_id] == name.casefold() != ""
+        ][:SAME_TITLE_MAX]
 
     async def members(self, chat_id: str) -> list[ListedMember]:
-        users, found = self._tables.users, []
+        tables, found = self._tables, []
         record = self._tables.chats.get(chat_id)
         for member in record.members.values() if record is not None else ():
             state = self._tables.states.get((member.user_id, chat_id), StateRecord(0))
-            user = users.get(member.user_id)
             found.append(
                 ListedMember(
                     member.user_id,
-                    None if user is None else user.username,
+                    tables.user(member.user_id).username if tables.has_account(member.user_id) else None,
                     member.role.value,
                     member.joined_at,
                     member.joined_sequence,
@@ -118,7 +92,7 @@ class MemoryInspection:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def chat_count(self) -> int | None:
+    async def chat_count(self) -> int:
         return len(self._tables.chats)
 
     async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
@@ -145,7 +119,7 @@ class MemoryInspection:
                 user_id=user_id,
                 role=member.role.value,
                 joined_sequence=member.joined_sequence,
-                has_account=user_id in tables.users,
+                has_account=tables.has_account(user_id),
                 in_overview=(user_id, chat.chat_id) in tables.states,
             )
             for user_id, member in sorted(tables.chats[chat.chat_id].members.items())

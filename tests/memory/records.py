@@ -27,8 +27,10 @@ class MemoryRecords:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables.records
 
-    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
-        rows = self._rows(table)
+    async def get(
+        self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
+    ) -> list[R | None]:
+        rows = self._tables.get(table.name, {})
         return [table.decode(*rows[key]) if key in rows else None for key in keys]
 
     async def page(
@@ -39,9 +41,18 @@ class MemoryRecords:
         beyond = [key for key in keys if not after or (key[1] < after if newest_first else key[1] > after)]
         return [table.decode(*rows[key]) for key in beyond[:limit]]
 
-    async def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]:
+    async def scan(
+        self, table: RecordTable[R], partition: str = "", *, after: str = ""
+    ) -> AsyncIterator[list[R]]:
         rows = sorted(self._tables.get(table.name, {}).items())
-        yield [table.decode(*row) for key, row in rows if not partition or key[0] == partition]
+        yield [
+            table.decode(*row)
+            for key, row in rows
+            if key[0] > after and (not partition or key[0] == partition)
+        ]
+
+    async def count(self, table: RecordTable[R]) -> int:
+        return len(self._tables.get(table.name, {}))
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
         partition_of(table, list(changes))

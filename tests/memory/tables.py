@@ -16,14 +16,15 @@ from parley.model import (
     Notify,
     PersonConsent,
     Role,
-    Session,
     StoredChat,
     User,
 )
 from parley.store.consent import has_blocked, join_facts, uninvited
 from parley.store.rows import ArchiveMark
-from parley.store.tables import CONSENTS, CONTACTS, INVITED_PEOPLE, alone
+from parley.store.tables import CONSENTS, CONTACTS, INVITED_PEOPLE, PEOPLE, KeptPerson, alone, user_of
 from parley.wire.frames import Entry
+
+NOBODY = User("", "", "", "", False, "", state=AccountState.DELETED)
 
 
 @dataclass
@@ -109,13 +110,6 @@ class StateRecord:
 
 @dataclass
 class Tables:
-    users: dict[str, User] = field(default_factory=dict)
-    passwords: dict[str, str] = field(default_factory=dict)
-    """Hashes, by user."""
-    sessions: dict[bytes, Session] = field(default_factory=dict)
-    """By the token's hash."""
-    deletions: dict[str, int] = field(default_factory=dict)
-    """Accounts that were deleted and may still be in chats, and since when, in milliseconds."""
     chats: dict[str, ChatRecord] = field(default_factory=dict)
     states: dict[tuple[str, str], StateRecord] = field(default_factory=dict)
     """By person and chat."""
@@ -147,6 +141,19 @@ class Tables:
         self.chats[chat.chat_id] = row
         return row
 
+    def has_account(self, user_id: str) -> bool:
+        return alone(user_id) in self.records.get(PEOPLE.name, {})
+
+    def user(self, user_id: str) -> User:
+        """A person; where there is none, one who is deleted."""
+        row = self.records.get(PEOPLE.name, {}).get(alone(user_id))
+        return user_of(PEOPLE.decode(*row)) if row is not None else NOBODY
+
+    def put_user(self, user: User) -> None:
+        """As if they had been added, for tests of other things."""
+        rows = self.records.setdefault(PEOPLE.name, {})
+        rows[alone(user.user_id)] = PEOPLE.encode(KeptPerson(user=user, password_hash="")), 0
+
     def said(self, user_id: str) -> PersonConsent | None:
         row = self.records.get(CONSENTS.name, {}).get(alone(user_id))
         return None if row is None else CONSENTS.decode(*row)
@@ -171,15 +178,14 @@ class Tables:
         mine = [self.chats[chat_id] for chat_id in self.chats_of(user_id)]
         counts = len(mine), sum(user_id in row.unasked for row in mine)
         is_contact = self.has_contact(user_id, actor_id)
-        return join_facts(self.users[user_id], self.said(user_id), actor_id, is_contact, counts)
+        return join_facts(self.user(user_id), self.said(user_id), actor_id, is_contact, counts)
 
     def is_living(self, user_id: str) -> bool:
         """Whether a person exists and is not deleted."""
-        return user_id in self.users and self.users[user_id].state is not AccountState.DELETED
+        return self.user(user_id).state is not AccountState.DELETED
 
     def account(self, user_id: str) -> AccountState:
-        user = self.users.get(user_id)
-        return AccountState.ACTIVE if user is None else user.state
+        return self.user(user_id).state if self.has_account(user_id) else AccountState.ACTIVE
 
     def is_peer_deleted(self, chat: ChatRecord, user_id: str) -> bool:
         """The account of the other one of a direct chat."""

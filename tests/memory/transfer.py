@@ -11,15 +11,12 @@ from msgspec.structs import replace
 from parley import ids
 from parley.core.deliveries import Lane
 from parley.model import (
-    AccountDeletion,
     StoredEntry,
 )
 from parley.store.records import (
     KeptChat,
     KeptCursor,
     KeptMember,
-    KeptPerson,
-    KeptSession,
     KeptState,
     Record,
 )
@@ -94,14 +91,6 @@ class MemoryTransfer:
 # Reading
 
 
-def _people(tables: Tables) -> Iterable[Record]:
-    for user_id, user in tables.users.items():
-        yield KeptPerson(
-            user=user,
-            password_hash=tables.passwords[user_id],
-        )
-
-
 def _chats(tables: Tables) -> Iterable[Record]:
     for row in tables.chats.values():
         yield KeptChat(
@@ -142,11 +131,6 @@ def _cursors(tables: Tables) -> Iterable[Record]:
 
 
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
-    KeptPerson: _people,
-    AccountDeletion: lambda tables: [AccountDeletion(*one) for one in tables.deletions.items()],
-    KeptSession: lambda tables: [
-        KeptSession(session=session, token_hash=token) for token, session in tables.sessions.items()
-    ],
     KeptChat: _chats,
     KeptMember: _members,
     KeptState: _states,
@@ -160,10 +144,6 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
 
 def put(tables: Tables, record: Record) -> None:
     match record:
-        case KeptPerson(user=user):
-            tables.users[user.user_id], tables.passwords[user.user_id] = user, record.password_hash
-        case KeptSession(session=session, token_hash=token_hash):
-            tables.sessions[token_hash] = session
         case KeptChat(chat=chat):
             row = tables.chats.setdefault(chat.chat_id, ChatRecord(chat))
             row.chat, row.counter = chat, record.counter
@@ -183,7 +163,5 @@ def put(tables: Tables, record: Record) -> None:
                 tables.chats[chat_id].unasked.add(user_id)
         case KeptCursor():
             tables.devices[record.user_id, record.device_id, record.chat_id] = record.last_acked_sequence
-        case AccountDeletion():
-            tables.deletions[record.user_id] = record.since_ms
         case Lane():
             tables.lanes[record.chat_id, record.recipient] = record

@@ -249,9 +249,9 @@ class ModelServer:
 
     def admit(self, user_id: str) -> None:
         """Whoever comes for the first time is in every chat."""
-        if user_id in self.tables.users:
+        if self.tables.has_account(user_id):
             return
-        self.tables.users[user_id] = User(user_id, user_id, user_id, "", False, TIME)
+        self.tables.put_user(User(user_id, user_id, user_id, "", False, TIME))
         for chat_id, record in self.tables.chats.items():
             record.members[user_id] = ChatMember(user_id, Role.MEMBER, TIME, 0)
             self.tables.states[user_id, chat_id] = StateRecord(self.tables.next_change())
@@ -343,7 +343,7 @@ class ModelServer:
 
     def change(self, chat_id: str, user_id: str, *, joins: bool) -> list[ServerFrames]:
         """Somebody comes or goes: what the others hear."""
-        self.tables.users.setdefault(user_id, User(user_id, user_id, user_id, "", False, TIME))
+        self.tables.put_user(User(user_id, user_id, user_id, "", False, TIME))
         change = Change(Action.JOINED if joins else Action.LEFT, user_id)
         said = {"action": change.action, "user_id": user_id, "role": "member"}
         content = msgspec.json.encode(said).decode()

@@ -133,7 +133,7 @@ async def test_a_deletion_survives_a_crash(place: Place) -> None:
     async with place.serving() as served:
         ann, ben = await served.people("ann", "ben")
         chat = await served.as_(ann).create_group(ben)
-        await served.app.store.account_admin.delete_user(ann.user_id, "", served.app.clock())
+        await served.app.kinds.account_admin.delete_user(ann.user_id, "", served.app.clock())
     async with place.serving() as served:
         await left(served, ann, chat)
         assert await breaches(served) == []
@@ -171,7 +171,7 @@ async def test_a_deletion_is_finished_once_nothing_can_come_back(
         chat = await served.as_(ann).create_group()
         await delete(served, root, ann)
         await left(served, ann, chat)
-        admin = served.app.store.account_admin
+        admin = served.app.kinds.account_admin
         assert [one.user_id for one in await admin.deletions()] == [ann.user_id]
         clock.advance(deletions.SETTLED_MS)
 

@@ -63,17 +63,17 @@ async def test_a_login_that_a_disable_overtakes_leaves_no_session(
     """The password was right a moment ago; the session is ended before its token is shown."""
     async with place.serving() as served:
         ann = (await served.people("ann"))[0]
-        accounts, admin = served.app.store.accounts, served.app.store.account_admin
-        add = accounts.add_session
+        sessions, admin = served.app.kinds.sessions, served.app.kinds.account_admin
+        add = sessions.add
 
         async def add_late(*session: object) -> None:
             await admin.set_state(ann.user_id, AccountState.DISABLED, "")
             await add(*session)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(accounts, "add_session", add_late)
+        monkeypatch.setattr(sessions, "add", add_late)
         login = {"username": "ann", "password": "correct horse battery", "device_id": "pc"}
         assert_refused(await served.http.post("/v1/sessions", login), 403, "account_disabled")
-        found = await accounts.sessions(ann.user_id)
+        found = await sessions.of(ann.user_id)
         assert [session.session_id for session in found] == [ann.session_id]
 
 

@@ -205,7 +205,7 @@ async def test_a_refused_token_opens_neither_door(place: Place) -> None:
         await client.open()
         await client.tell("hello", id=1, token=bad, device_id="phone")
         assert (await client.until_ended()).code == 4101
-        assert (await served.app.store.account_admin.counts()).people == 0
+        assert (await served.app.kinds.account_admin.counts()).people == 0
 
 
 async def test_without_configuration_no_jwt_is_believed(place: Place) -> None:

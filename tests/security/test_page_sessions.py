@@ -533,3 +533,13 @@ async def test_a_page_works_like_any_other_device(place: Place) -> None:
         with pytest.raises(Unexpected, match="unauthenticated"):
             async with served.client(Person("ann", me.user_id, "another", "", token)):
                 """The token belongs to its device."""
+
+
+def test_what_cannot_be_undone_is_marked() -> None:
+    """A route that deletes a person or a chat, or makes an operator, asks for a recent password."""
+    marked = {f"{route.method} {route.path}" for route in ROUTES if route.needs_password}
+    assert marked == {
+        "DELETE /v1/admin/users/{user_id}",
+        "DELETE /v1/admin/chats/{chat_id}",
+        "PUT /v1/admin/users/{user_id}/operator",
+    }

@@ -7,11 +7,12 @@ import pytest
 from parley.app.engines import EXPIRED_FIRST_SECONDS, EXPIRED_SECONDS, expired_sessions
 from parley.clock import MS_PER_DAY
 from parley.model import Session
+from parley.records.raised import EMBEDDED_SECONDS, RaisedLater
+from parley.records.sessions import Sessions
 from parley.wire import limits
 from tests.harness.clock import VirtualClock, run_virtual
 from tests.harness.jobs import supervised
 from tests.integration.gateway.serving import Place, assert_refused
-from tests.memory.people import MemoryAccountAdmin
 from tests.memory.records import MemoryRecords
 from tests.memory.tables import Tables
 
@@ -46,18 +47,18 @@ def test_expired_sessions_do_not_pile_up() -> None:
     """A server ends them soon after its start and then regularly, without being asked."""
 
     async def scenario(clock: VirtualClock) -> None:
-        tables = Tables()
-        async with supervised(
-            clock, expired_sessions(MemoryAccountAdmin(tables), MemoryRecords(tables), clock)
-        ):
+        records = MemoryRecords(Tables())
+        sessions = Sessions(records, RaisedLater(records, EMBEDDED_SECONDS))
+        async with supervised(clock, expired_sessions(sessions, records, clock)):
             for wait_seconds in (EXPIRED_FIRST_SECONDS, EXPIRED_SECONDS):
-                tables.sessions[b"old"] = session(clock() - 1)
-                tables.sessions[b"new"] = session(clock() + MS_PER_DAY)
+                await sessions.add(session("ses_1", clock() - 1), b"old")
+                await sessions.add(new := session("ses_2", clock() + MS_PER_DAY), b"new")
                 await asyncio.sleep(wait_seconds + 1)
-                assert list(tables.sessions) == [b"new"]
+                assert await sessions.of("user_1") == [new]
+                assert await sessions.by_token(b"old") is None
 
     run_virtual(scenario)
 
 
-def session(expires_at_ms: int) -> Session:
-    return Session("ses_1", "user_1", "phone", "", 0, 0, expires_at_ms)
+def session(session_id: str, expires_at_ms: int) -> Session:
+    return Session(session_id, "user_1", "phone", "", 0, 0, expires_at_ms)

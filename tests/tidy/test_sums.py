@@ -8,12 +8,12 @@ from parley.store import ports
 from tests.tidy.repository import ROOT
 from tests.tidy.test_glossary import words_of
 
-METHODS_MAX = 104
+METHODS_MAX = 85
 """Of all ports together, with those that an engine may leave out."""
 MAY_BE_LEFT_OUT = {"Outbox", "Feed", "Allocator"}
 """Some engine that is there has none of its own: no port is optional that every engine has."""
 GLOSSARY_WORDS_MAX = 154
-LINES_IN_RESERVE = 1_000
+LINES_IN_RESERVE = 100
 """A sum that is lower than its limit by more than this has become smaller: lower the limit, too."""
 
 
@@ -36,12 +36,12 @@ class Sum(Struct, frozen=True):
 
 
 SUMS = (
-    Sum("src/parley/store", 25_100, ("dynamodb/driver",)),
-    Sum("src/parley/store/sqlite", 6_600),
-    Sum("src/parley/store/dynamodb", 7_450, ("driver",)),
-    Sum("src/parley/store/cassandra", 6_100),
-    Sum("src/parley/records", 1_450),
-    Sum("tests/memory", 2_050),
+    Sum("src/parley/store", 23_950, ("dynamodb/driver",)),
+    Sum("src/parley/store/sqlite", 6_350),
+    Sum("src/parley/store/dynamodb", 6_950, ("driver",)),
+    Sum("src/parley/store/cassandra", 5_650),
+    Sum("src/parley/records", 2_050),
+    Sum("tests/memory", 1_850),
 )
 """A limit falls with what it counts. Whoever raises one says why in the commit."""
 

@@ -30,7 +30,9 @@ from parley.errors import (
     Refused,
 )
 from parley.model import AccountState, Privacy, QuietHours, Session, User
-from parley.store.ports import Accounts, Cursors
+from parley.records.accounts import Accounts
+from parley.records.sessions import Sessions
+from parley.store.ports import Cursors
 from parley.wire.limits import (
     DEVICE_ID_CHARS_MAX,
     DEVICE_NAME_CHARS_MAX,
@@ -107,6 +109,7 @@ class AccountManager:
         self,
         *,
         accounts: Accounts,
+        sessions: Sessions,
         cursors: Cursors,
         bus: Bus,
         clock: Clock,
@@ -119,6 +122,7 @@ class AccountManager:
     ) -> None:
         self.events = events
         self._accounts = accounts
+        self._sessions = sessions
         self._cursors = cursors
         self._bus = bus
         self._clock = clock
@@ -237,13 +241,13 @@ class AccountManager:
             expires_at_ms=now_ms + (PROLONGED_MS if fixed_ms is None else fixed_ms),
             origin=origin_of(user_id, address),
         )
-        await self._accounts.add_session(session, hash_of(session.session_id))
+        await self._sessions.add(session, hash_of(session.session_id))
         # Read after it is durable: disabling the account ends the sessions that are stored by then.
         user = await self._accounts.user(user_id)
         if user is None or user.state is not AccountState.ACTIVE:
             await self.end_sessions(user_id, [session.session_id])
             raise Refused(ACCOUNT_DISABLED)
-        sessions = await self._accounts.sessions(user_id)
+        sessions = await self._sessions.of(user_id)
         others = [one.session_id for one in sessions if one.session_id != session.session_id]
         await self.end_sessions(user_id, others[USER_SESSIONS_MAX - 1 :])
         return session
@@ -266,12 +270,12 @@ class AccountManager:
 
     async def authenticate_row(self, token_hash: bytes, *, is_recheck: bool = False) -> Session:
         """The same by what its row is stored under."""
-        session = await self._accounts.session_by_token(token_hash, is_recheck=is_recheck)
+        session = await self._sessions.by_token(token_hash, is_recheck=is_recheck)
         now_ms = self._clock()
         if session is None or session.expires_at_ms <= now_ms:
             raise Refused(UNAUTHENTICATED)
         if now_ms - session.last_used_at_ms >= USED_EVERY_MS and is_prolonged(session):
-            self._cursors.note_used(token_hash, now_ms)
+            self._sessions.note_used(token_hash, now_ms)
         return session
 
     async def user(self, user_id: str) -> User:
@@ -336,11 +340,11 @@ class AccountManager:
 
     async def sessions(self, user_id: str) -> list[Session]:
         now_ms = self._clock()
-        return [s for s in await self._accounts.sessions(user_id) if s.expires_at_ms > now_ms]
+        return [s for s in await self._sessions.of(user_id) if s.expires_at_ms > now_ms]
 
     async def revoke(self, user_id: str, session_id: str) -> None:
         """End a session; its sockets close at once. With its last session a device is forgotten."""
-        sessions = await self._accounts.sessions(user_id)
+        sessions = await self._sessions.of(user_id)
         if not await self.end_sessions(user_id, [session_id]):
             raise Refused(NOT_FOUND.because("there is no such session"))
         left = {session.device_id for session in sessions if session.session_id != session_id}
@@ -367,7 +371,7 @@ class AccountManager:
 
     async def remove_device(self, user_id: str, device_id: str) -> None:
         """End every session of a device, with their sockets, and forget how far it was."""
-        sessions = [s for s in await self._accounts.sessions(user_id) if s.device_id == device_id]
+        sessions = [s for s in await self._sessions.of(user_id) if s.device_id == device_id]
         if not sessions:
             raise Refused(NOT_FOUND.because("there is no such device"))
         await self.end_sessions(user_id, [session.session_id for session in sessions])
@@ -380,14 +384,14 @@ class AccountManager:
 
     async def end_all_sessions(self, user_id: str, but: str = "") -> None:
         """Also those that have expired. Unless one is to stay, the sockets of other tokens close, too."""
-        found = [session.session_id for session in await self._accounts.sessions(user_id)]
+        found = [session.session_id for session in await self._sessions.of(user_id)]
         await self.end_sessions(user_id, [session_id for session_id in found if session_id != but])
         if not but:
             self._bus.publish_sessions_ended([user_id])
 
     async def end_sessions(self, user_id: str, session_ids: list[str]) -> list[str]:
         """Those that existed. Their sockets close on every node."""
-        ended = await self._accounts.end_sessions(user_id, session_ids) if session_ids else []
+        ended = await self._sessions.end(user_id, session_ids) if session_ids else []
         if ended:
             self._bus.publish_sessions_ended(ended)
         return ended

@@ -24,8 +24,9 @@ from parley.errors import (
     StoreError,
 )
 from parley.model import AccountState, ApiToken, Scope, Session
+from parley.records.accounts import Accounts
 from parley.records.tokens import ApiTokens
-from parley.store.ports import Accounts, Directory
+from parley.store.ports import Directory
 from parley.wire.limits import API_TOKEN_NAME_CHARS_MAX, API_TOKENS_MAX
 
 API_TOKEN_PREFIX = "prl_api_"

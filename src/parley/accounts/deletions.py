@@ -18,10 +18,11 @@ from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.errors import Refused
 from parley.model import AccountDeletion, AccountState, ChatMember, ChatType, PersonDevices, Relation, Role
+from parley.records.account_admin import AccountAdmin
 from parley.records.book import Book
 from parley.records.invitations import Invitations
 from parley.records.relations import Relations
-from parley.store.ports import AccountAdmin, Directory
+from parley.store.ports import Directory
 
 FIRST_LOOK_SECONDS = 1.0
 """The other parts of a node start first."""

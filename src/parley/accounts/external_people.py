@@ -20,8 +20,8 @@ from parley.core.jwt_claims import is_external_id
 from parley.core.shown_text import shown_text
 from parley.errors import BAD_REQUEST, NO_SUCH_USER, USERNAME_TAKEN, Refused
 from parley.model import AccountState, User
+from parley.records.accounts import Accounts
 from parley.records.tokens import ExternalIds
-from parley.store.ports import Accounts
 from parley.wire.limits import EXTERNAL_ID_CHARS_MAX
 
 KNOWN_MAX = 100_000

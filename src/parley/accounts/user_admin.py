@@ -17,8 +17,9 @@ from parley.audit import AuditTrail, OperatorCall
 from parley.clock import Clock
 from parley.errors import LAST_OPERATOR, NO_SUCH_USER, NOT_FOUND, Refused
 from parley.model import AccountState, Session, User, UserPage
+from parley.records.account_admin import AccountAdmin
+from parley.records.accounts import Accounts
 from parley.records.audit import AuditLog
-from parley.store.ports import AccountAdmin, Accounts
 
 OPERATORS_PER_PAGE = 500
 PEOPLE_LOOKED_AT_MAX = 5_000

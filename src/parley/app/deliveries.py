@@ -56,7 +56,7 @@ class Deliveries:
         for_replays = RetryPolicy(config.delivery.max_retries, config.delivery.too_old_seconds)
         policy = replace(for_replays, give_up_ms=config.webhooks.give_up_hours * MS_PER_HOUR)
         holder = f"{node_id}.{secrets.token_hex(HOLDER_BYTES)}"
-        kind, source, kept = WEBHOOK_DELIVERIES, make_source(store, clock), kinds.deliveries
+        kind, source, kept = WEBHOOK_DELIVERIES, make_source(store, kinds, clock), kinds.deliveries
         self._feed = feed
         self._topics = topics
         self._webhooks = kept.webhooks
@@ -137,8 +137,8 @@ class Deliveries:
         return bool(await self._webhooks.all())
 
 
-def make_source(store: Engine, clock: Clock) -> Source:
-    return EventSource(LogSource(amended_log(store)), store.accounts, clock)
+def make_source(store: Engine, kinds: Kinds, clock: Clock) -> Source:
+    return EventSource(LogSource(amended_log(store)), kinds.accounts, clock)
 
 
 def make_delivery_admin(
@@ -146,7 +146,7 @@ def make_delivery_admin(
 ) -> DeliveryAdmin:
     allowed = parse_networks(tuple(config.webhooks.allowed_networks))
     has_feed = store.feed is not None or bool(config.kafka.brokers)
-    source = make_source(store, clock)
+    source = make_source(store, kinds, clock)
     return DeliveryAdmin(
         store=kinds.deliveries,
         failing=kinds.failing_recipients,

@@ -10,7 +10,8 @@ from parley.config import Config
 from parley.core.jobs import Job
 from parley.ids import Ids
 from parley.model import JobScope, Persisted
-from parley.store.ports import AccountAdmin, Engine, Log, Records
+from parley.records.sessions import Sessions
+from parley.store.ports import Engine, Log, Records
 from parley.store.tables import PAGE_SESSIONS
 from parley.telemetry import Metrics
 from parley.testing import faults
@@ -94,11 +95,11 @@ def sealing(log: Log, publish: Callable[[list[Persisted]], None]) -> Job:
     )
 
 
-def expired_sessions(admin: AccountAdmin, records: Records, clock: Clock) -> Job:
+def expired_sessions(sessions: Sessions, records: Records, clock: Clock) -> Job:
     """Delete sessions that were not used for 30 days."""
 
     async def run() -> None:
-        await admin.end_expired_sessions(clock())
+        await sessions.end_expired(clock())
         await records.expire(PAGE_SESSIONS, clock())
 
     return Job(

@@ -22,6 +22,7 @@ from parley.ids import Ids
 from parley.objects.ports import Objects, S3Settings
 from parley.objects.targets import S3_SCHEME, objects_at
 from parley.records.attachments import Attachments
+from parley.records.kinds import Kinds
 from parley.records.server_keys import ServerKeys
 from parley.sending.attaching import Attaching
 from parley.store.ports import Engine
@@ -102,6 +103,7 @@ def make_attaching(
 
 def make_files(
     engine: Engine,
+    kinds: Kinds,
     config: Config,
     clock: Clock,
     make_ids: Ids,
@@ -114,7 +116,7 @@ def make_files(
     removal = make_removal(engine, config, clock, metrics, environment)
     if parts is None or removal is None:
         return None
-    files, rights = config.attachments, UploadRights(engine.accounts, engine.directory, sessions)
+    files, rights = config.attachments, UploadRights(kinds.accounts, engine.directory, sessions)
     uploads = Uploads(
         files=Attachments(engine.records, clock),
         parts=parts,

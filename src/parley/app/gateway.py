@@ -75,7 +75,8 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         fanouts=FanoutAdmin(store.directory, kinds.push.fanouts, app.push.sizes, user_admin.audited),
         operated_chats=_make_operated_chats(app, beside),
         operated_people=OperatedPeople(
-            accounts=store.accounts,
+            accounts=kinds.accounts,
+            sessions=kinds.sessions,
             directory=store.directory,
             member_states=store.member_states,
             log=app.log,
@@ -153,8 +154,8 @@ def _make_live(app: App) -> ConnectionServices:
 def _make_user_admin(app: App) -> UserAdmin:
     return UserAdmin(
         manager=app.accounts,
-        accounts=app.store.accounts,
-        admin=app.store.account_admin,
+        accounts=app.kinds.accounts,
+        admin=app.kinds.account_admin,
         audit=app.kinds.audit,
         deletions=app.deletions,
         close_tokens=app.identities.api_tokens.close_sockets,
@@ -170,7 +171,7 @@ def _make_operator_view(app: App, connections: Collection[Connection]) -> Operat
         app.config.cluster.roles,
         supervisor=app.supervisor,
         ephemeral=app.ephemeral,
-        admin=app.store.account_admin,
+        admin=app.kinds.account_admin,
         topics=app.bus_engine.topics,
         connections=connections,
         store_available=lambda: app.store.available,

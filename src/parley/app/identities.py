@@ -49,10 +49,10 @@ class Identities:
         self._http = GuardedHttp(parse_networks(tuple(config.webhooks.allowed_networks)))
         self._clock = clock
         self.api_tokens = ApiTokenService(
-            kinds.api_tokens, store.accounts, store.directory, bus, clock, secrets.token_bytes
+            kinds.api_tokens, kinds.accounts, store.directory, bus, clock, secrets.token_bytes
         )
         self.external_people = ExternalPeople(
-            config.auth_jwt.issuer, kinds.external_ids, store.accounts, manager, clock, make_ids
+            config.auth_jwt.issuer, kinds.external_ids, kinds.accounts, manager, clock, make_ids
         )
         self.pages = PageSessions(manager, kinds.page_sessions, clock, secrets.token_bytes)
         self.sign_in = SignIn(manager, self.api_tokens, self.pages, self._make_jwt(config.auth_jwt))

@@ -159,7 +159,9 @@ class App:
         self.search = self._make_search()
         self.memory = NodeMemory(store, self.hub, self.search.indexer)
         self.forgets = self._make_forgets()
-        self.files = make_files(store, config, clock, make_ids, metrics, environment, self.identities.sign_in)
+        self.files = make_files(
+            store, kinds, config, clock, make_ids, metrics, environment, self.identities.sign_in
+        )
         self.message_actions = self._make_message_actions()
         self.sending = self._make_sending()
         self.answered_requests = AnsweredRequests(store.records, clock, secrets.token_bytes)
@@ -193,7 +195,7 @@ class App:
     def _make_deletions(self) -> AccountDeletions:
         store = self.store
         return AccountDeletions(
-            admin=store.account_admin,
+            admin=self.kinds.account_admin,
             directory=store.directory,
             relations=self.kinds.relations,
             invitations=self.kinds.invitations,
@@ -234,7 +236,7 @@ class App:
         return Social(
             log=self.log,
             directory=store.directory,
-            accounts=store.accounts,
+            accounts=self.kinds.accounts,
             cursors=store.cursors,
             overviews=store.overviews,
             relations=self.kinds.relations,
@@ -307,7 +309,8 @@ class App:
 
     def _make_accounts(self) -> AccountManager:
         return AccountManager(
-            accounts=self.store.accounts,
+            accounts=self.kinds.accounts,
+            sessions=self.kinds.sessions,
             cursors=self.store.cursors,
             bus=self.bus,
             clock=self.clock,
@@ -452,7 +455,7 @@ class App:
                 jobs.append(self.files.removal.job)
         if "delivery" in self.config.cluster.roles:
             jobs += [
-                expired_sessions(self.store.account_admin, self.store.records, self.clock),
+                expired_sessions(self.kinds.sessions, self.store.records, self.clock),
                 self.answered_requests.job,
             ]
             if self.deliveries is not None:
@@ -471,7 +474,7 @@ class App:
             membership=self.membership,
             invitations=self.invitations,
             directory=store.directory,
-            accounts=store.accounts,
+            accounts=self.kinds.accounts,
             waiting=self.kinds.invitations,
             actions=self.message_actions,
             random_bytes=secrets.token_bytes,
@@ -572,6 +575,7 @@ class App:
             self._close_routing,
             self.bus_engine.stop,
             self.ephemeral.close,
+            self.kinds.close,
             self.store.close,
         ):
             with contextlib.suppress(Exception):  # the first failure is the one to tell of
@@ -631,6 +635,7 @@ class App:
             self.push.close,
             self.bus_engine.stop,
             self.ephemeral.close,
+            self.kinds.close,
             self.store.close,
         ]
         if self.deliveries is not None:

@@ -66,8 +66,7 @@ class Push:
         self._clock = clock
         self.channel = channel = PushChannel(
             store=store,
-            push=kinds.push,
-            consents=kinds.consents,
+            kinds=kinds,
             registry=registry,
             providers=providers,
             sizes=sizes,
@@ -101,11 +100,12 @@ class Push:
         )
         self.registrations = PushRegistrations(
             kinds.push.devices,
-            store.accounts,
-            frozenset(providers),
-            vapid,
-            allowed,
-            clock,
+            kinds.accounts,
+            kinds.sessions,
+            providers=frozenset(providers),
+            vapid=vapid,
+            allowed=allowed,
+            clock=clock,
             has_feed=feed is not None,
         )
 

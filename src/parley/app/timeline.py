@@ -20,4 +20,6 @@ def make_timeline(
     """A part of the server that knows what happens to messages adds its `StepSource` here."""
     sources: list[StepSource] = [DeliverySteps(kinds.deliveries, KINDS), PushSteps(kinds.push.outcomes)]
     outbox = store.outbox if config.kafka.brokers else None
-    return TimelineService(store, kinds.relations, outbox, traces, sources, clock)
+    return TimelineService(
+        store, kinds.relations, kinds.sessions, outbox=outbox, traces=traces, sources=sources, clock=clock
+    )

@@ -30,11 +30,9 @@ from parley.model import (
 )
 from parley.objects.ports import ObjectMissing, Objects
 from parley.store.check import ArchivedRows
-from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
+from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
 from parley.store.paging import Row, fitting, page_of
 from parley.store.ports import (
-    AccountAdmin,
-    Accounts,
     Allocator,
     Batching,
     Cursors,
@@ -271,14 +269,6 @@ class TieredEngine:
         return self._engine.directory
 
     @property
-    def accounts(self) -> Accounts:
-        return self._engine.accounts
-
-    @property
-    def account_admin(self) -> AccountAdmin:
-        return self._engine.account_admin
-
-    @property
     def records(self) -> Records:
         return self._engine.records
 
@@ -315,7 +305,7 @@ class TieredEngine:
         return TieredTransfer(self._engine.transfer, self.bulk)
 
     @property
-    def listing(self) -> Listing:
+    def listing(self) -> ChatListing:
         return self._engine.listing
 
     @property

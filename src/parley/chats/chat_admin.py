@@ -12,9 +12,10 @@ from parley.chats.invitations import InvitationService, NewcomersAdded
 from parley.chats.membership import OPERATOR, Membership
 from parley.errors import NO_SUCH_MESSAGE, NO_SUCH_USER, NOT_FOUND, Refused
 from parley.model import AccountState, ChatMember, ChatType, Draft, Kind, Role, StoredChat
+from parley.records.accounts import Accounts
 from parley.records.invitations import Invitations
 from parley.sending.message_actions import MessageActions
-from parley.store.ports import Accounts, Directory
+from parley.store.ports import Directory
 from parley.wire.limits import PAGE_ENTRIES_MAX
 
 NO_SUCH_CHAT = NOT_FOUND.because("there is no such chat")

@@ -149,7 +149,7 @@ def set_retention(
 
     async def work() -> None:
         async with open_services(place) as services:
-            chat_id = (await require_chat(services.engine.listing, chat)).chat_id
+            chat_id = (await require_chat(services.kinds.listing, chat)).chat_id
             before = (await services.kinds.retentions.of([chat_id]))[chat_id]
             chosen = before.days if not days else None if days == "default" else int(days)
             decided = ChatRetention(days=chosen, is_held=before.is_held if hold is None else hold)
@@ -164,7 +164,7 @@ def set_retention(
 async def _chosen(services: OfflineServices, names: list[str] | None) -> list[str] | None:
     from parley.cli.names import require_chat
 
-    listing = services.engine.listing
+    listing = services.kinds.listing
     return [(await require_chat(listing, name)).chat_id for name in names] if names else None
 
 

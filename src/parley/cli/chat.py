@@ -93,9 +93,12 @@ def list_chats(
     from parley.cli.offline import ask
     from parley.cli.output import print_json, print_table
     from parley.cli.places import find_place
+    from parley.clock import wall_clock
+    from parley.records.listing import Listing
 
     async def chats(engine: Engine) -> list[ListedChat]:
-        return await engine.listing.chats(await require_user(engine.listing, of) if of else None)
+        listing = Listing(engine, wall_clock)
+        return await listing.chats(await require_user(listing, of) if of else None)
 
     found = ask(find_place(data, config), chats)
     if json:
@@ -115,10 +118,13 @@ def show(chat: ChatName, data: Data = None, config: ConfigFile = None, json: AsJ
     from parley.cli.offline import ask
     from parley.cli.output import print_json, print_table, printable
     from parley.cli.places import find_place
+    from parley.clock import wall_clock
+    from parley.records.listing import Listing
 
     async def chat_and_members(engine: Engine) -> tuple[ListedChat, list[ListedMember]]:
-        found = await require_chat(engine.listing, chat)
-        return found, await engine.listing.members(found.chat_id)
+        listing = Listing(engine, wall_clock)
+        found = await require_chat(listing, chat)
+        return found, await listing.members(found.chat_id)
 
     found, members = ask(find_place(data, config), chat_and_members)
     if json:

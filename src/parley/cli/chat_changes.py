@@ -13,7 +13,7 @@ from parley.cli.places import CommandFailed, Place
 from parley.core.fanout import FanoutSizes
 from parley.model import Appended, ChatType, Fanout, Role
 from parley.push.fanout_admin import FanoutAdmin, FanoutView
-from parley.store.maintenance import Listing
+from parley.records.listing import Listing
 from parley.wire.limits import INVITATIONS_MAX
 
 BY_SIZE = "auto"
@@ -34,7 +34,7 @@ def create(
 
     async def make() -> NewcomersAdded:
         async with open_services(place) as services:
-            listing = services.engine.listing
+            listing = services.kinds.listing
             owner_id, *member_ids = [await require_user(listing, name) for name in (owner, *members)]
             return await services.invitations.create(owner_id, chat_type, member_ids, title)
 
@@ -93,7 +93,7 @@ def invitations(place: Place, person: str) -> list[InvitationView]:
 
     async def look() -> list[InvitationView]:
         async with open_services(place) as services:
-            user_id = await require_user(services.engine.listing, person)
+            user_id = await require_user(services.kinds.listing, person)
             return await services.invitations.mine(user_id, "", INVITATIONS_MAX)
 
     return run(look())
@@ -106,7 +106,7 @@ def fanout(place: Place, chat: str, strategy: str | None) -> FanoutView:
         async with open_services(place) as services:
             engine, delivery = services.engine, place.settings.delivery
             sizes = FanoutSizes(delivery.write_below, delivery.read_above)
-            chat_id = (await require_chat(engine.listing, chat)).chat_id
+            chat_id = (await require_chat(services.kinds.listing, chat)).chat_id
             admin = FanoutAdmin(
                 engine.directory, services.kinds.push.fanouts, sizes, services.user_admin.audited
             )
@@ -129,7 +129,7 @@ def _change(
 
     async def make() -> Changed:
         async with open_services(place) as services:
-            listing = services.engine.listing
+            listing = services.kinds.listing
             names = await _acting(listing, chat, actor)
             if person is not None:
                 names = (*names, await require_user(listing, person))

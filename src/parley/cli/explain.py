@@ -112,13 +112,13 @@ async def _from_store(
     async with offline.open_services(place) as services:
         engine, notices = services.engine, services.notices
         traces = [notices.traces] if notices is not None else []
-        user_id = await require_user(engine.listing, to) if to else ""
+        user_id = await require_user(services.kinds.listing, to) if to else ""
         timeline = make_timeline(place.settings, engine, services.kinds, traces, wall_clock)
         found = timeline_body(await timeline.explain(message_id, user_id, chat_id))
         named = {step.user_id for step in found.steps if isinstance(step.user_id, str)} | {found.sender_id}
-        profiles = await engine.accounts.profiles(sorted(named | ({user_id} - {""})))
+        profiles = await services.kinds.accounts.profiles(sorted(named | ({user_id} - {""})))
         names = {known: user.username for known, user in profiles.items()}
-        users = await engine.listing.users() if is_served else []
+        users = await services.kinds.listing.users() if is_served else []
         active = AccountState.ACTIVE.value
         operators = [user.username for user in users if user.is_operator and user.state == active]
         return found, names, operators[0] if operators else None

@@ -129,7 +129,7 @@ def reset(
 
     async def make() -> tuple[str, Link]:
         async with offline.open_services(place) as services:
-            user_id = await require_user(services.engine.listing, name)
+            user_id = await require_user(services.kinds.listing, name)
             return await services.links.offer_reset(offline.who_acts(), user_id, expires * HOURS_SECONDS)
 
     _print_made(place, url, json, *offline.run(make()))

@@ -88,5 +88,8 @@ def recover(
 
 async def _chosen(engine: Engine, names: list[str] | None) -> list[str] | None:
     from parley.cli.names import require_chat
+    from parley.clock import wall_clock
+    from parley.records.listing import Listing
 
-    return [(await require_chat(engine.listing, name)).chat_id for name in names] if names else None
+    listing = Listing(engine, wall_clock)
+    return [(await require_chat(listing, name)).chat_id for name in names] if names else None

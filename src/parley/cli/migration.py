@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parley.migration.copies import CopyProgress
     from parley.migration.imports import ImportReport
     from parley.migration.workspaces import Workspace
-    from parley.store.ports import Engine
+    from parley.records.accounts import Accounts
 
 app = typer.Typer(no_args_is_help=True, help="Export one chat, or what is kept about one person.")
 
@@ -95,13 +95,13 @@ def export_chat(
     async def write() -> None:
         async with open_services(place) as services:
             engine = services.engine
-            found, log = await require_chat(engine.listing, chat), amended_log(engine)
+            found, log = await require_chat(services.kinds.listing, chat), amended_log(engine)
             async with services.user_admin.audited(who_acts(), "chat.export", found.chat_id):
                 if not as_html:
                     async for entry in entries_of(log, found.chat_id):
                         sys.stdout.buffer.write(entry + b"\n")
                 else:
-                    title, names = found.title or found.chat_id, _names(engine)
+                    title, names = found.title or found.chat_id, _names(services.kinds.accounts)
                     async for text in page_of_chat(log, found.chat_id, title, names):
                         sys.stdout.buffer.write(text.encode())
                 sys.stdout.buffer.flush()
@@ -109,12 +109,12 @@ def export_chat(
     run(write())
 
 
-def _names(engine: Engine) -> Callable[[str], Any]:
+def _names(accounts: Accounts) -> Callable[[str], Any]:
     known: dict[str, str] = {}
 
     async def name_of(user_id: str) -> str:
         if user_id not in known:
-            user = await engine.accounts.user(user_id)
+            user = await accounts.user(user_id)
             known[user_id] = user.display_name if user is not None else user_id
         return known[user_id]
 
@@ -139,7 +139,7 @@ def export_person(
     async def write() -> None:
         async with open_services(place) as services:
             transfer = services.engine.transfer
-            user_id = await require_user(services.engine.listing, name)
+            user_id = await require_user(services.kinds.listing, name)
             async with services.user_admin.audited(who_acts(), "person.export", user_id):
                 async for line in about_person(transfer, user_id):
                     print_json_line(line)

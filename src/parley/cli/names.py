@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parley.cli.places import CommandFailed
-from parley.store.maintenance import Listing
+from parley.records.listing import Listing
 from parley.store.rows import ListedChat
 
 CANDIDATES_LISTED_MAX = 5

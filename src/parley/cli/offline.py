@@ -102,7 +102,8 @@ class OfflineServices:
             bus.subscribe(self.notices.listener)
         self.sending = LocalSender(engine.log, bus, PendingSends(), metrics, engine.batching)
         self.people = AccountManager(
-            accounts=engine.accounts,
+            accounts=kinds.accounts,
+            sessions=kinds.sessions,
             cursors=engine.cursors,
             bus=bus,
             clock=wall_clock,
@@ -113,11 +114,11 @@ class OfflineServices:
             events=EventOutbox(kinds.deliveries, wall_clock, make_ids),
         )
         self.api_tokens = ApiTokenService(
-            kinds.api_tokens, engine.accounts, engine.directory, bus, wall_clock, secrets.token_bytes
+            kinds.api_tokens, kinds.accounts, engine.directory, bus, wall_clock, secrets.token_bytes
         )
         self.membership = Membership(engine.directory, self.sending, bus, wall_clock, make_ids)
         self.deletions = AccountDeletions(
-            admin=engine.account_admin,
+            admin=kinds.account_admin,
             directory=engine.directory,
             relations=kinds.relations,
             invitations=kinds.invitations,
@@ -130,8 +131,8 @@ class OfflineServices:
         )
         self.user_admin = UserAdmin(
             manager=self.people,
-            accounts=engine.accounts,
-            admin=engine.account_admin,
+            accounts=kinds.accounts,
+            admin=kinds.account_admin,
             audit=kinds.audit,
             deletions=self.deletions,
             close_tokens=self.api_tokens.close_sockets,
@@ -175,6 +176,7 @@ async def open_services(place: Place) -> AsyncIterator[OfflineServices]:
         if services.notices is not None:
             await services.notices.close()
         services.people.close()
+        await services.kinds.close()
         await services.engine.close()
 
 
@@ -193,7 +195,7 @@ def make_token(place: Place, name: str, device_id: str) -> tuple[str, Session]:
 
     async def open_session() -> tuple[str, Session]:
         async with open_services(place) as services:
-            user_id = await require_user(services.engine.listing, name)
+            user_id = await require_user(services.kinds.listing, name)
             async with services.user_admin.audited(who_acts(), "user.token", user_id, device_id):
                 return await services.people.open_session(user_id, device_id, DEVICE_NAME)
 
@@ -207,7 +209,7 @@ def make_api_token(
 
     async def make() -> tuple[str, ApiToken]:
         async with open_services(place) as services:
-            listing = services.engine.listing
+            listing = services.kinds.listing
             user_id = await require_user(listing, name)
             chat_id = (await require_chat(listing, chat)).chat_id if chat else ""
             call, detail = who_acts(), f"name={name} scopes={','.join(scopes)} chat={chat_id}"
@@ -232,7 +234,7 @@ def end_session(place: Place, session: Session) -> None:
 
     async def end() -> None:
         async with open_services(place) as services:
-            await services.engine.accounts.end_sessions(session.user_id, [session.session_id])
+            await services.kinds.sessions.end(session.user_id, [session.session_id])
 
     run(end())
 

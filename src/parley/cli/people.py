@@ -100,8 +100,10 @@ def list_users(data: Data = None, config: ConfigFile = None, json: AsJson = Fals
     from parley.cli.offline import ask
     from parley.cli.output import print_json, print_table
     from parley.cli.places import find_place
+    from parley.clock import wall_clock
+    from parley.records.listing import Listing
 
-    found = ask(find_place(data, config), lambda engine: engine.listing.users())
+    found = ask(find_place(data, config), lambda engine: Listing(engine, wall_clock).users())
     if json:
         print_json({"users": found})
         return
@@ -184,7 +186,7 @@ def delete(
 
     async def act(services: OfflineServices, call: OperatorCall, user_id: str) -> None:
         await services.user_admin.delete(call, user_id)
-        for deletion in await services.engine.account_admin.deletions():
+        for deletion in await services.kinds.account_admin.deletions():
             if deletion.user_id == user_id:
                 await services.deletions.advance(deletion)
         if erase:
@@ -358,7 +360,7 @@ def _act(
 
     async def acted() -> str:
         async with offline.open_services(place) as services:
-            user_id = await require_user(services.engine.listing, name)
+            user_id = await require_user(services.kinds.listing, name)
             await act(services, offline.who_acts(), user_id)
             return user_id
 

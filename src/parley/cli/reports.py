@@ -103,7 +103,7 @@ def add(
 
     async def act() -> tuple[MessageReport, bool]:
         async with offline.open_services(find_place(data, config)) as services:
-            listing = services.engine.listing
+            listing = services.kinds.listing
             chat_id = (await require_chat(listing, chat)).chat_id
             user_id = await require_user(listing, name)
             async with services.user_admin.audited(offline.who_acts(), "report.add", user_id, message_id):

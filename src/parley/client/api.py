@@ -386,6 +386,12 @@ class PeopleApi:
         """Every device with a session of the person, and when it was last used."""
         return (await self.api.call("GET", "devices", DeviceList)).devices
 
+    async def sign_out(self) -> None:
+        """End the session of this token. The server closes the client; a device without another session is
+        forgotten.
+        """
+        await self.api.call("DELETE", "sessions/current", object)
+
     async def remove_device(self, device_id: str) -> None:
         """Revoke a device's sessions: its connections end and its cursors are deleted."""
         await self.api.call("DELETE", f"devices/{quote(device_id, safe='')}", object)

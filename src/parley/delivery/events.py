@@ -28,8 +28,8 @@ from parley.delivery.ports import Source
 from parley.ephemeral.signals import ReceiptSignal
 from parley.errors import Refused, StoreError
 from parley.model import AccountState, ReceiptKind
+from parley.records.accounts import Accounts
 from parley.records.deliveries import DeliveryRecords
-from parley.store.ports import Accounts
 from parley.wire.frames import Entry
 from parley.wire.webhook_events import EventName
 

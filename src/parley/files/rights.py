@@ -7,7 +7,8 @@ from typing import Protocol
 from parley.core.attachments import Attachment
 from parley.errors import NOT_FOUND, Refused
 from parley.model import AccountState
-from parley.store.ports import Accounts, Directory
+from parley.records.accounts import Accounts
+from parley.store.ports import Directory
 
 WRONG_ADDRESS = NOT_FOUND.because("this address was never valid, or its time is over; ask for a new one")
 

@@ -9,8 +9,10 @@ from parley.core.push_devices import PushDevice
 from parley.errors import NO_SUCH_USER, Refused
 from parley.model import MemberSettings, PersonDevices, Role, Session, StoredChat, User
 from parley.push.registrations import PushRegistrations
+from parley.records.accounts import Accounts
 from parley.records.book import Book
-from parley.store.ports import Accounts, Directory, Log, MemberStates
+from parley.records.sessions import Sessions
+from parley.store.ports import Directory, Log, MemberStates
 
 CHATS_SHOWN_MAX = 100
 READS_AT_ONCE_MAX = 16
@@ -39,6 +41,7 @@ class OperatedPeople:
         self,
         *,
         accounts: Accounts,
+        sessions: Sessions,
         directory: Directory,
         member_states: MemberStates,
         log: Log,
@@ -46,6 +49,7 @@ class OperatedPeople:
         push: PushRegistrations,
     ) -> None:
         self._accounts = accounts
+        self._sessions = sessions
         self._directory = directory
         self._member_states = member_states
         self._log = log
@@ -75,6 +79,6 @@ class OperatedPeople:
             chats=[one for one in found if one is not None],
             chat_count=len(chat_ids),
             devices=known.devices if known is not None else {},
-            sessions=await self._accounts.sessions(user_id),
+            sessions=await self._sessions.of(user_id),
             push=await self._push.listed(user_id),
         )

@@ -16,8 +16,8 @@ from parley.errors import StoreError
 from parley.gateway.known_operators import STORE_SECONDS_MAX
 from parley.gateway.series import STEP_SECONDS, SeriesRecorder
 from parley.jobs.supervisor import Supervisor
+from parley.records.account_admin import AccountAdmin
 from parley.store.damage import note_damage
-from parley.store.ports import AccountAdmin
 from parley.store.rows import StoreCounts
 from parley.telemetry import Metrics
 

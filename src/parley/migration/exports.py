@@ -19,12 +19,10 @@ from parley.store.records import (
     RECORDS,
     KeptCursor,
     KeptMember,
-    KeptPerson,
-    KeptSession,
     KeptState,
     Record,
 )
-from parley.store.tables import PendingErasure
+from parley.store.tables import KeptPerson, KeptSession, PendingErasure
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX

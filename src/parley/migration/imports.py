@@ -34,6 +34,7 @@ from parley.model import (
     User,
 )
 from parley.records.amendments import Amendments
+from parley.records.kinds import Kinds
 from parley.store.ports import Engine
 from parley.wire.codec import decode_entry
 from parley.wire.limits import (
@@ -102,6 +103,7 @@ class WorkspaceImport:
     ) -> None:
         self._workspace = workspace
         self._engine = engine
+        self._kinds = Kinds(engine, clock)
         self._amendments = Amendments(engine.records)
         self._clock = clock
         self._matches_names = matches_names
@@ -118,7 +120,7 @@ class WorkspaceImport:
             await self._bring_chat(chat)
             self._on_progress(self.report)
         for user_id in self._gone:  # last: a disabled account may not write
-            await self._engine.account_admin.set_state(user_id, AccountState.DISABLED, "")
+            await self._kinds.account_admin.set_state(user_id, AccountState.DISABLED, "")
         self.report.left_out = {what: count for what, count in self._workspace.left_out.items() if count}
         return self.report
 
@@ -126,9 +128,9 @@ class WorkspaceImport:
 
     async def _bring_person(self, person: ImportedPerson) -> None:
         user_id = workspaces.user_id(self._workspace.source, person.key)
-        found = await self._engine.accounts.user(user_id)
+        found = await self._kinds.accounts.user(user_id)
         if found is None and self._matches_names:
-            named = await self._engine.accounts.user_by_name(person.username)
+            named = await self._kinds.accounts.user_by_name(person.username)
             found = named[0] if named is not None else None
         if found is None:
             await self._add(user_id, person)
@@ -141,7 +143,7 @@ class WorkspaceImport:
         if is_own and person.is_gone:
             self._gone.append(user_id)
             if found is not None and found.state is AccountState.DISABLED:
-                await self._engine.account_admin.set_state(user_id, AccountState.ACTIVE, "")
+                await self._kinds.account_admin.set_state(user_id, AccountState.ACTIVE, "")
 
     async def _add(self, user_id: str, person: ImportedPerson) -> None:
         for number in range(1, NAMES_TRIED_MAX):
@@ -154,7 +156,7 @@ class WorkspaceImport:
                 False,
                 iso(self._clock()),
             )
-            if await self._engine.accounts.add_user(user, NO_PASSWORD):
+            if await self._kinds.accounts.add_user(user, NO_PASSWORD):
                 return
         raise StoreUnavailable(f"no username is free for {person.username}")
 

@@ -14,7 +14,8 @@ from parley.model import ChatMember, ChatSummary, MemberSettings, Notify, User
 from parley.people.audience import Audience
 from parley.people.mentions import UnreadMentions
 from parley.people.presence import PresenceService
-from parley.store.ports import Accounts, Directory, MemberStates, Overviews
+from parley.records.accounts import Accounts
+from parley.store.ports import Directory, MemberStates, Overviews
 from parley.wire.codec import decode_entry
 from parley.wire.frames import ChatChanged, OverviewChat, Peer, PresenceView
 from parley.wire.limits import OVERVIEW_CHATS_MAX, PRESENCE_BATCH_MAX

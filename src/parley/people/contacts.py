@@ -11,8 +11,8 @@ from parley.ephemeral.ports import Signals
 from parley.ephemeral.signals import UserChangedSignal
 from parley.errors import BAD_REQUEST, NO_SUCH_USER, Refused
 from parley.model import Relation, User
+from parley.records.accounts import Accounts
 from parley.records.relations import Relations
-from parley.store.ports import Accounts
 from parley.wire.limits import PAGE_ENTRIES_MAX, USERNAME_CHARS_MAX
 
 NOT_YOURSELF = BAD_REQUEST.because("you cannot add or block yourself")

@@ -18,8 +18,9 @@ from parley.people.presence import PresenceService
 from parley.people.presence_publisher import TellSome
 from parley.people.receipts import ReceiptService
 from parley.people.typing import TypingService
+from parley.records.accounts import Accounts
 from parley.records.relations import Relations
-from parley.store.ports import Accounts, Cursors, Directory, Log, MemberStates, Overviews
+from parley.store.ports import Cursors, Directory, Log, MemberStates, Overviews
 from parley.telemetry import Metrics
 
 
@@ -43,7 +44,7 @@ class Social:
         metrics: Metrics,
         receipt_told: Callable[[ReceiptSignal], None] = lambda _: None,
     ) -> None:
-        self._cursors = cursors
+        self._accounts = accounts
         self._clock = clock
         self._is_shared = ephemeral.is_shared
         self._signals = signals = ephemeral.signals
@@ -117,12 +118,12 @@ class Social:
     def note_arrival(self, user_id: str) -> None:
         """Store that a user is online: if this process dies, its own registry is lost with it."""
         if not self._is_shared:
-            self._cursors.note_seen(user_id, self._clock())
+            self._accounts.note_seen(user_id, self._clock())
 
     def note_gone(self, gone: list[Presence]) -> None:
         """The last device of each of these people disconnected."""
         for presence in gone:
-            self._cursors.note_seen(presence.user_id, presence.last_active_ms)
+            self._accounts.note_seen(presence.user_id, presence.last_active_ms)
 
     # Signals of any node
 

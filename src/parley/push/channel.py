@@ -43,8 +43,7 @@ from parley.push.ports import (
 )
 from parley.push.registrations import is_signed_in_elsewhere
 from parley.push.unconfirmed import Unconfirmed
-from parley.records.consent import Consents
-from parley.records.push import PushRecords
+from parley.records.kinds import Kinds
 from parley.store.ports import Store
 from parley.telemetry import Metrics
 from parley.wire.codec import decode_entry
@@ -84,8 +83,7 @@ class PushChannel:
         self,
         *,
         store: Store,
-        push: PushRecords,
-        consents: Consents,
+        kinds: Kinds,
         registry: Registry,
         providers: Mapping[Provider, PushProvider],
         sizes: FanoutSizes,
@@ -94,8 +92,10 @@ class PushChannel:
         metrics: Metrics,
     ) -> None:
         self._store = store
-        self._push = push
-        self._consents = consents
+        self._push = push = kinds.push
+        self._consents = kinds.consents
+        self._accounts = kinds.accounts
+        self._sessions = kinds.sessions
         self._registry = registry
         self._providers = providers
         self._sizes = sizes
@@ -199,7 +199,7 @@ class PushChannel:
         known = await self._push.outcomes.find(*place)
         if known is not None and known.outcome is RingOutcome.PUSHED:
             return None  # it is told of twice, or the worker died before it noted the ring in the lane
-        user = await self._store.accounts.user(device.user_id)
+        user = await self._accounts.user(device.user_id)
         silence = await self._silence(device, user, entry)
         if silence is not None:
             if silence in (SkipReason.LOGGED_OUT, SkipReason.ACCOUNT):
@@ -262,7 +262,7 @@ class PushChannel:
     async def _silence(self, device: PushDevice, user: User | None, entry: Entry) -> SkipReason | None:
         store, user_id, now_ms = self._store, device.user_id, self._clock()
         settings = (await store.member_states.settings(entry.chat_id, [user_id]))[user_id]
-        sessions = await store.accounts.sessions(user_id)
+        sessions = await self._sessions.of(user_id)
         there = await people_there(self._registry, [user_id])
         quiet = user.do_not_disturb if user is not None else None
         facts = RingFacts(
@@ -308,7 +308,7 @@ class PushChannel:
         )
 
     async def _title(self, entry: Entry) -> str:
-        sender = await self._store.accounts.user(entry.sender_id)
+        sender = await self._accounts.user(entry.sender_id)
         chat = await self._store.directory.chat(entry.chat_id)
         name = sender.display_name if sender is not None else NEW_MESSAGE
         return f"{name} in {chat.title}" if chat is not None and chat.title else name

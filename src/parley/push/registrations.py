@@ -14,8 +14,9 @@ from parley.core.safe_addresses import url_problem
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.model import User
 from parley.push.ports import VapidKeys
+from parley.records.accounts import Accounts
 from parley.records.push import PushDevices
-from parley.store.ports import Accounts
+from parley.records.sessions import Sessions
 from parley.wire.bodies import NewPushDevice
 
 SECRET_PREFIX = "phs_"
@@ -52,16 +53,18 @@ class PushRegistrations:
         self,
         devices: PushDevices,
         accounts: Accounts,
+        sessions: Sessions,
+        *,
         providers: Collection[Provider],
         vapid: VapidKeys | None,
         allowed: Sequence[Network],
         clock: Clock,
-        *,
         has_feed: bool,
         random_text: Callable[[int], str] = secrets.token_urlsafe,
     ) -> None:
         self._devices = devices
         self._accounts = accounts
+        self._sessions = sessions
         self._providers = providers
         self._vapid = vapid
         self._allowed = allowed
@@ -70,7 +73,7 @@ class PushRegistrations:
         self._random_text = random_text
 
     async def _is_signed_in(self, user_id: str, device_id: str) -> bool:
-        sessions = await self._accounts.sessions(user_id)
+        sessions = await self._sessions.of(user_id)
         return any(session.device_id == device_id for session in sessions) or is_signed_in_elsewhere(
             await self._accounts.user(user_id)
         )

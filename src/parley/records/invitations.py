@@ -21,7 +21,7 @@ from parley.errors import BLOCKED, NO_SUCH_USER, Refused
 from parley.model import AccountState, Invitation, InvitedPerson, PersonConsent
 from parley.records.consent import Consents
 from parley.store.consent import invitation_in, newcomers, uninvited
-from parley.store.ports import Accounts, Directory, Records
+from parley.store.ports import Directory, Profiles, Records
 from parley.store.rules import expired_invitations
 from parley.store.tables import INVITED_PEOPLE, PutRecord, RemoveRecord
 from parley.wire.limits import INVITATIONS_MAX, INVITATIONS_PER_INVITER_MAX
@@ -30,7 +30,7 @@ WRITES_AT_ONCE_MAX = 16
 
 
 class Invitations:
-    def __init__(self, records: Records, directory: Directory, accounts: Accounts, clock: Clock) -> None:
+    def __init__(self, records: Records, directory: Directory, accounts: Profiles, clock: Clock) -> None:
         self._records = records
         self._directory = directory
         self._accounts = accounts

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from parley.clock import Clock
+from parley.records.account_admin import AccountAdmin
+from parley.records.accounts import Accounts
 from parley.records.amendments import Amendments
 from parley.records.attachments import Attachments
 from parley.records.audit import AuditLog
@@ -12,10 +14,13 @@ from parley.records.consent import Consents
 from parley.records.deliveries import DeliveryRecords
 from parley.records.erasures import Erasures
 from parley.records.invitations import Invitations
+from parley.records.listing import Listing
 from parley.records.log_hashes import LogHashes
 from parley.records.push import PushRecords
+from parley.records.raised import EMBEDDED_SECONDS, SHARED_SECONDS, RaisedLater
 from parley.records.relations import Relations
 from parley.records.server_keys import ServerKeys
+from parley.records.sessions import Sessions
 from parley.records.tokens import ApiTokens, ExternalIds
 from parley.store.ports import Engine
 from parley.store.tables import (
@@ -33,6 +38,12 @@ class Kinds:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         records = engine.records
         self.records = records
+        at_once = engine.cursors.rides_with_appends
+        self.raised = RaisedLater(records, EMBEDDED_SECONDS if at_once else SHARED_SECONDS)
+        self.accounts = Accounts(records, engine.directory, self.raised)
+        self.account_admin = AccountAdmin(records, engine.directory, self.accounts, engine.inspection)
+        self.sessions = Sessions(records, self.raised)
+        self.listing = Listing(engine, clock)
         self.links = Book(records, LINKS)
         self.reports = Book(records, REPORTS)
         self.erasure_reports = Book(records, ERASURE_REPORTS)
@@ -52,5 +63,9 @@ class Kinds:
         self.deliveries = DeliveryRecords(engine, clock)
         self.push = PushRecords(records)
         self.consents = Consents(records, engine.directory)
-        self.relations = Relations(records, engine.directory, engine.accounts, clock)
-        self.invitations = Invitations(records, engine.directory, engine.accounts, clock)
+        self.relations = Relations(records, engine.directory, self.accounts, clock)
+        self.invitations = Invitations(records, engine.directory, self.accounts, clock)
+
+    async def close(self) -> None:
+        """Make durable what was noted. Before the engine is closed."""
+        await self.raised.close()

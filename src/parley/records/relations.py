@@ -27,7 +27,7 @@ from parley.model import (
 )
 from parley.records.consent import Consents
 from parley.store.consent import has_blocked
-from parley.store.ports import Accounts, Directory, Records
+from parley.store.ports import Directory, Profiles, Records
 from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED
 from parley.store.tables import CONTACTS, PutRecord, RemoveRecord
 from parley.wire.limits import CONTACTS_MAX
@@ -38,7 +38,7 @@ COUNTED_AGAIN_AFTER_MS = 60_000
 
 
 class Relations:
-    def __init__(self, records: Records, directory: Directory, accounts: Accounts, clock: Clock) -> None:
+    def __init__(self, records: Records, directory: Directory, accounts: Profiles, clock: Clock) -> None:
         self._records = records
         self._directory = directory
         self._accounts = accounts

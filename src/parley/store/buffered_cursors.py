@@ -25,8 +25,6 @@ FLUSH_AFTER_SECONDS = 2.0
 WRITES_AT_ONCE_MAX = 32
 POSITIONS_REMEMBERED_MAX = 50_000
 
-NO_USER = ""
-"""The key for uses of sessions: a token hash does not show the user."""
 NO_NOTES = Notes()
 
 UserInChat = tuple[str, str]
@@ -59,12 +57,6 @@ class BufferedCursors(ABC):
 
     def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
         self._notes_of(user_id).note_read(user_id, chat_id, (sequence, now_ms))
-
-    def note_used(self, token_hash: bytes, now_ms: int) -> None:
-        self._notes_of(NO_USER).note_used(token_hash, now_ms)
-
-    def note_seen(self, user_id: str, now_ms: int) -> None:
-        self._notes_of(user_id).note_seen(user_id, now_ms)
 
     def _notes_of(self, user_id: str) -> Notes:
         if self._timer is None:
@@ -226,28 +218,11 @@ class CursorWriter(ABC):
             advances.setdefault((user_id, chat_id), Advance(user_id, chat_id)).devices[device_id] = mark
         for (user_id, chat_id), mark in notes.read.items():
             advances.setdefault((user_id, chat_id), Advance(user_id, chat_id)).read = mark
-        writes: list[tuple[Write, NoteAgain]] = [
-            (partial(self.write_advance, one), one.note_again) for one in advances.values()
-        ]
-        for token_hash, now_ms in notes.used.items():
-            again = partial(Notes.note_used, token_hash=token_hash, now_ms=now_ms)
-            writes.append((partial(self.write_used, token_hash, now_ms), again))
-        for user_id, now_ms in notes.seen.items():
-            again = partial(Notes.note_seen, user_id=user_id, now_ms=now_ms)
-            writes.append((partial(self.write_seen, user_id, now_ms), again))
-        return writes
+        return [(partial(self.write_advance, one), one.note_again) for one in advances.values()]
 
     @abstractmethod
     async def write_advance(self, advance: Advance) -> None:
         """Raise the positions of one person in one chat, and report those that rose."""
-
-    @abstractmethod
-    async def write_used(self, token_hash: bytes, now_ms: int) -> None:
-        """A session was used then, if it exists and was not used later."""
-
-    @abstractmethod
-    async def write_seen(self, user_id: str, now_ms: int) -> None:
-        """A person was online then, if they exist and were not seen later."""
 
 
 class KnownPositions:

@@ -16,7 +16,6 @@ from parley.store.rows import (
     KeyRow,
     ListedChat,
     ListedMember,
-    ListedUser,
     LogChunk,
     MemberRow,
     PositionRow,
@@ -25,26 +24,18 @@ from parley.store.rows import (
 )
 
 
-class Listing(Protocol):
-    """Lists of users, chats and members, for commands. May be used without `Engine.open`.
+class ChatListing(Protocol):
+    """Lists of chats and members, for commands. May be used without `Engine.open`.
 
     Whatever a person types may be asked for: a name or an id of nothing finds nothing.
     """
-
-    async def users(self) -> list[ListedUser]:
-        """Every user, by name."""
-        ...
-
-    async def user_id_of(self, name: str) -> str | None:
-        """The user with this username or id."""
-        ...
 
     async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
         """Every chat, or those that one person is in; the oldest first."""
         ...
 
     async def find_chats(self, name: str) -> list[ListedChat]:
-        """The chats with this id, or else this title, or else, for `alice,bob`, their direct chat.
+        """The chats with this id or direct key, or else this title.
 
         The case of a title does not matter. Of many chats with one title, some are found.
         """
@@ -69,8 +60,8 @@ class Inspection(Protocol):
     chats_at_once_max: int
     """How many chats are read at the same time."""
 
-    async def chat_count(self) -> int | None:
-        """How many chats there are; None if the engine would have to read them all to know."""
+    async def chat_count(self) -> int:
+        """How many chats there are. It may be some hours old."""
         ...
 
     def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:

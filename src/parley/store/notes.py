@@ -1,4 +1,4 @@
-"""Reported positions, uses and times that are not durable yet. They only rise: the highest one counts."""
+"""Reported positions that are not durable yet. They only rise: the highest one counts."""
 
 from __future__ import annotations
 
@@ -12,32 +12,22 @@ Key = TypeVar("Key", bound=tuple[str, ...])
 
 
 class Notes:
-    __slots__ = ("acked", "read", "seen", "used")
+    __slots__ = ("acked", "read")
 
     def __init__(self) -> None:
         self.acked: dict[tuple[str, str, str], Mark] = {}
         """By person, device and chat."""
         self.read: dict[tuple[str, str], Mark] = {}
         """By person and chat."""
-        self.used: dict[bytes, int] = {}
-        """By the token's hash."""
-        self.seen: dict[str, int] = {}
-        """By person."""
 
     def __bool__(self) -> bool:
-        return bool(self.acked or self.read or self.used or self.seen)
+        return bool(self.acked or self.read)
 
     def note_acked(self, user_id: str, device_id: str, chat_id: str, mark: Mark) -> None:
         _raise(self.acked, (user_id, device_id, chat_id), mark)
 
     def note_read(self, user_id: str, chat_id: str, mark: Mark) -> None:
         _raise(self.read, (user_id, chat_id), mark)
-
-    def note_used(self, token_hash: bytes, now_ms: int) -> None:
-        self.used[token_hash] = max(now_ms, self.used.get(token_hash, now_ms))
-
-    def note_seen(self, user_id: str, now_ms: int) -> None:
-        self.seen[user_id] = max(now_ms, self.seen.get(user_id, now_ms))
 
     def forget_device(self, user_id: str, device_id: str) -> None:
         """Drop the positions of a deleted device, so that they are not written later."""
@@ -57,10 +47,6 @@ class Notes:
             _raise(self.acked, device, mark)
         for person, mark in other.read.items():
             _raise(self.read, person, mark)
-        for token_hash, now_ms in other.used.items():
-            self.note_used(token_hash, now_ms)
-        for user_id, now_ms in other.seen.items():
-            self.note_seen(user_id, now_ms)
 
 
 def _raise(marks: dict[Key, Mark], key: Key, mark: Mark) -> None:

@@ -17,8 +17,6 @@ from msgspec import Struct
 from parley.core.deliveries import Lane, LaneClaim
 from parley.core.jobs import Job
 from parley.model import (
-    AccountDeletion,
-    AccountState,
     AppendResult,
     ChatMember,
     CursorMove,
@@ -31,13 +29,11 @@ from parley.model import (
     Page,
     Persisted,
     Role,
-    Session,
     StoredChat,
     User,
-    UserPage,
 )
-from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
-from parley.store.rows import ArchiveMark, Finding, StoreCounts
+from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
+from parley.store.rows import ArchiveMark, Finding
 from parley.store.subscriptions import Subscriptions
 from parley.store.tables import Key, R, RecordChange, RecordTable
 from parley.wire.limits import ANSWER_SECONDS_MAX
@@ -224,8 +220,14 @@ class Records(Protocol):
     rest_seconds: float
     """How long what can be computed again rests before it is written: longer where each write is charged."""
 
-    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
-        """What is under each of these keys. Whatever a person types may be asked for."""
+    async def get(
+        self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
+    ) -> list[R | None]:
+        """What is under each of these keys. Whatever a person types may be asked for.
+
+        `may_be_old`: what is found may be a moment old, but what is there is never missing. May be used
+        without `Engine.open`.
+        """
         ...
 
     async def page(
@@ -237,12 +239,16 @@ class Records(Protocol):
         """
         ...
 
-    def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]:
+    def scan(self, table: RecordTable[R], partition: str = "", *, after: str = "") -> AsyncIterator[list[R]]:
         """Every record, or those of a partition, page by page, in the order of their places within each.
 
-        For commands and rare jobs. May be used without `Engine.open`. None is missing that was there before
-        and after.
+        `after`: those beyond this partition. For commands and rare jobs. May be used without `Engine.open`.
+        None is missing that was there before and after.
         """
+        ...
+
+    async def count(self, table: RecordTable[R]) -> int:
+        """How many records there are. It may be some hours old."""
         ...
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
@@ -278,98 +284,6 @@ class Profiles(Protocol):
 
     async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
         """The profiles of these people, for those who exist, in the order in which they are asked for."""
-        ...
-
-
-class Accounts(Profiles, Protocol):
-    """People and the sessions of their devices."""
-
-    async def add_user(self, user: User, password_hash: str) -> bool:
-        """Durable before it returns; False, and nothing changes, when the username or the id is taken.
-
-        They are also taken if this user was added before.
-        """
-        ...
-
-    async def user(self, user_id: str) -> User | None:
-        """A person by id."""
-        ...
-
-    async def user_by_name(self, username: str) -> tuple[User, str] | None:
-        """A person by exact username, with the password's hash."""
-        ...
-
-    async def update_user(self, user: User, password_hash: str | None = None) -> None:
-        """Replace what a person may change, and the hash only if one is given.
-
-        Keeps `last_seen`, `state` and `external_id`. A deleted account stays as it is.
-        """
-        ...
-
-    async def add_session(self, session: Session, token_hash: bytes) -> None:
-        """Durable before it returns. Only the token's hash is stored."""
-        ...
-
-    async def session_by_token(self, token_hash: bytes, *, is_recheck: bool = False) -> Session | None:
-        """The session of a token, whatever its age, read strongly.
-
-        `is_recheck`: it was read before, and this asks whether it has ended: the answer may be a moment old.
-        A session that exists is never missing from it.
-        """
-        ...
-
-    async def sessions(self, user_id: str) -> list[Session]:
-        """A person's sessions, the last used first."""
-        ...
-
-    async def end_sessions(self, user_id: str, session_ids: Sequence[str]) -> list[str]:
-        """Delete these sessions of this person; returns those that existed."""
-        ...
-
-
-class AccountAdmin(Protocol):
-    """What operators, and sweepers, do to accounts."""
-
-    async def find_users(self, query: str, after: str, limit: int) -> UserPage:
-        """People whose username or display name contains the query, both `folded`; all if it is empty.
-
-        `after`: the `next_after` of the page before. Pages are in an order of the engine's own, and may be
-        short: a page reads a bounded number of people.
-        """
-        ...
-
-    async def set_state(self, user_id: str, state: AccountState, witness_id: str) -> User:
-        """Disable or enable an account; durable before it returns. Returns the person. May be repeated.
-
-        Once it has returned, nothing of a disabled person is appended, not even by an append that has begun.
-        Refused: `NO_SUCH_USER`, also for a deleted account; `LAST_OPERATOR`, if the person is an active
-        operator and the witness is not another one, which is decided in the same write.
-        """
-        ...
-
-    async def delete_user(self, user_id: str, witness_id: str, now_ms: int) -> User:
-        """Delete an account: as disabled, and its username is free, its profile and password are gone.
-
-        From then on appends to a direct chat with them are refused (`USER_DELETED`), and they join no chat.
-        They may only leave chats, and make another member owner before. Listed by `deletions` until
-        `finish_deletion`. Refused as in `set_state`. May be repeated.
-        """
-        ...
-
-    async def deletions(self) -> list[AccountDeletion]:
-        """The deletions that are not finished."""
-        ...
-
-    async def counts(self) -> StoreCounts:
-        """How many accounts, deleted ones included, and chats there are. It may be some hours old."""
-        ...
-
-    async def finish_deletion(self, user_id: str) -> None:
-        """The account is in no group and no list any more."""
-        ...
-
-    async def end_expired_sessions(self, now_ms: int) -> int:
-        """Delete the sessions that have expired by then, in small steps; returns how many."""
         ...
 
 
@@ -437,14 +351,6 @@ class Cursors(Protocol):
 
     def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
         """Remember how far a person has read; as `note_acked`."""
-        ...
-
-    def note_used(self, token_hash: bytes, now_ms: int) -> None:
-        """Remember that a session was used; as `note_acked`."""
-        ...
-
-    def note_seen(self, user_id: str, now_ms: int) -> None:
-        """Remember that a person was online then; as `note_acked`."""
         ...
 
     async def flush(self, user_id: str | None = None) -> None:
@@ -598,16 +504,6 @@ class Store(Protocol):
         ...
 
     @property
-    def accounts(self) -> Accounts:
-        """See `Accounts`."""
-        ...
-
-    @property
-    def account_admin(self) -> AccountAdmin:
-        """See `AccountAdmin`."""
-        ...
-
-    @property
     def member_states(self) -> MemberStates:
         """See `MemberStates`."""
         ...
@@ -666,8 +562,8 @@ class Engine(Store, Protocol):
         ...
 
     @property
-    def listing(self) -> Listing:
-        """See `Listing`."""
+    def listing(self) -> ChatListing:
+        """See `ChatListing`."""
         ...
 
     @property

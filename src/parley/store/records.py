@@ -18,7 +18,7 @@ from parley.core.deliveries import DeadLetter, Lane, LetterStatus, pending_line,
 from parley.core.marks import THE_CHAT, MessageMark
 from parley.core.push_devices import PushOutcome, RungThrough
 from parley.model import (
-    AccountDeletion,
+    AccountState,
     ChatMember,
     ChatSettings,
     Contact,
@@ -40,22 +40,20 @@ from parley.store.tables import (
     FAILING_RECIPIENTS,
     INVITED_PEOPLE,
     LINKS,
+    OPERATORS,
     PENDING_LETTERS,
+    PEOPLE,
     QUEUED_LETTERS,
     REPORTS,
     TABLE_OF,
+    USERNAMES,
+    KeptPerson,
+    KeptSession,
+    Operator,
     RecordTable,
+    SessionLine,
+    TakenName,
 )
-
-
-class KeptPerson(Struct, frozen=True, kw_only=True):
-    user: User
-    password_hash: str
-
-
-class KeptSession(Struct, frozen=True, kw_only=True):
-    session: Session
-    token_hash: bytes
 
 
 class KeptChat(Struct, frozen=True, kw_only=True):
@@ -107,14 +105,12 @@ Record = Struct
 """What a copy carries over: one of `RECORDS`."""
 RECORDS: tuple[type[Any], ...] = (
     KeptPerson,
-    AccountDeletion,
-    KeptSession,
     KeptChat,
     KeptMember,
     KeptState,
     KeptCursor,
     Lane,
-    *TABLE_OF,
+    *(kind for kind in TABLE_OF if kind is not KeptPerson),
 )
 """In the order in which they are copied: nothing refers to what comes after it."""
 BOOKS: dict[str, RecordTable[Any]] = {
@@ -147,6 +143,29 @@ def lines_of(letter: DeadLetter) -> list[tuple[RecordTable[Any], Any]]:
     if letter.is_queued:
         lines.append((QUEUED_LETTERS, queue_line(letter, since_ms)))
     return lines
+
+
+def records_of_person(person: KeptPerson) -> list[tuple[RecordTable[Any], Any]]:
+    """The person, their name, and their place among the operators."""
+    user = person.user
+    found: list[tuple[RecordTable[Any], Any]] = [
+        (PEOPLE, person),
+        (USERNAMES, TakenName(username=user.username, user_id=user.user_id)),
+    ]
+    if user.is_operator and user.state is AccountState.ACTIVE:
+        found.append((OPERATORS, Operator(user_id=user.user_id)))
+    return found
+
+
+def line_of_session(kept: KeptSession) -> SessionLine:
+    """The line of a session on its person's list."""
+    session = kept.session
+    return SessionLine(
+        user_id=session.user_id,
+        session_id=session.session_id,
+        token_hash=kept.token_hash,
+        since_ms=session.created_at_ms,
+    )
 
 
 def said_by(

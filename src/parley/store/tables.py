@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from parley.clock import MS_PER_DAY
+from parley.clock import MS_PER_DAY, iso
 from parley.core.attachments import Attachment, AttachmentLine
 from parley.core.deliveries import DeadLetter, PendingLetter, QueuedLetter, Webhook, shard_of
 from parley.core.log_hash import StoredHash
@@ -22,6 +22,8 @@ from parley.core.marks import AmendmentNote, MessageMark
 from parley.core.push_devices import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
 from parley.core.recipient_health import RecipientHealth
 from parley.model import (
+    AccountDeletion,
+    AccountState,
     AnsweredRequest,
     ApiToken,
     AuditRecord,
@@ -35,6 +37,8 @@ from parley.model import (
     PageSession,
     PersonConsent,
     PersonDevices,
+    Session,
+    User,
 )
 from parley.wire.limits import IDEMPOTENCY_DAYS, INVITATION_DAYS
 
@@ -167,6 +171,52 @@ class PendingErasure(Struct, frozen=True, kw_only=True):
     since_ms: int
 
 
+class KeptPerson(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A person, and what nobody sees of them. `last_seen_ms`: in place of what `user` says; 0 for never."""
+
+    user: User
+    password_hash: str
+    last_seen_ms: int = 0
+
+
+def user_of(person: KeptPerson) -> User:
+    """Nobody sees when a deleted person was there last."""
+    if not person.last_seen_ms or person.user.state is AccountState.DELETED:
+        return person.user
+    return replace(person.user, last_seen=iso(person.last_seen_ms))
+
+
+class TakenName(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who has a username. `person`: the account, while it is just being added."""
+
+    username: str
+    user_id: str
+    person: KeptPerson | None = None
+
+
+class Operator(Struct, frozen=True, kw_only=True):
+    """An operator whose account is active."""
+
+    user_id: str
+
+
+class KeptSession(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A session. `last_used_at_ms`: if it is later than what `session` says, a use has lengthened it."""
+
+    session: Session
+    token_hash: bytes
+    last_used_at_ms: int = 0
+
+
+class SessionLine(Struct, frozen=True, kw_only=True):
+    """That a person has a session. `since_ms`: when it was made."""
+
+    user_id: str
+    session_id: str
+    token_hash: bytes
+    since_ms: int
+
+
 class Whatever(Enum):
     """In place of a record: no condition."""
 
@@ -241,6 +291,34 @@ def _answer_expires_ms(answered: AnsweredRequest) -> int:
     return answered.made_at_ms + IDEMPOTENCY_DAYS * MS_PER_DAY
 
 
+PEOPLE = RecordTable(
+    "people", KeptPerson, lambda one: alone(one.user.user_id), says="people", raised="last_seen_ms"
+)
+USERNAMES = RecordTable(
+    "usernames", TakenName, lambda one: alone(one.username), says="who has which username"
+)
+OPERATORS = RecordTable(
+    "operators", Operator, lambda one: listed(one.user_id), says="the operators whose accounts are active"
+)
+SESSIONS = RecordTable(
+    "sessions",
+    KeptSession,
+    lambda one: alone(one.token_hash.hex()),
+    says="the sessions of devices, by the hash of the token",
+    raised="last_used_at_ms",
+)
+USER_SESSIONS = RecordTable(
+    "user_sessions",
+    SessionLine,
+    lambda one: (one.user_id, one.session_id),
+    says="which sessions a person has",
+)
+DELETIONS = RecordTable(
+    "account_deletions",
+    AccountDeletion,
+    lambda one: listed(one.user_id),
+    says="deleted accounts that may still be in chats and lists",
+)
 LINKS = RecordTable(
     "links", Link, lambda one: listed(one.link_id), says="links to register, and to set a password"
 )
@@ -407,6 +485,12 @@ SERVER_KEYS = RecordTable(
     "server_keys", ServerKey, lambda one: listed(one.name), says="secrets of the server"
 )
 TABLES: tuple[RecordTable[Any], ...] = (
+    PEOPLE,
+    USERNAMES,
+    OPERATORS,
+    SESSIONS,
+    USER_SESSIONS,
+    DELETIONS,
     LINKS,
     REPORTS,
     ERASURE_REPORTS,

@@ -27,6 +27,7 @@ from parley.core.timeline import (
 from parley.errors import NOT_FOUND, Refused
 from parley.model import AccountState, Action, MemberCursor
 from parley.records.relations import Relations
+from parley.records.sessions import Sessions
 from parley.store.ports import Outbox, Store
 from parley.wire.codec import decode_entry
 
@@ -85,6 +86,8 @@ class TimelineService:
         self,
         store: Store,
         relations: Relations,
+        sessions: Sessions,
+        *,
         outbox: Outbox | None,
         traces: Iterable[TraceSource],
         sources: Iterable[StepSource],
@@ -92,6 +95,7 @@ class TimelineService:
     ) -> None:
         self._store = store
         self._relations = relations
+        self._sessions = sessions
         self._outbox = outbox
         self._traces = list(traces)
         self._sources = list(sources)
@@ -193,7 +197,7 @@ class TimelineService:
         """The devices that a person is logged in with, and how far each is in the chat."""
         now_ms = self._clock()
         found: dict[str, int] = {}
-        for session in await self._store.accounts.sessions(user_id):
+        for session in await self._sessions.of(user_id):
             if session.expires_at_ms > now_ms and session.device_id not in found:
                 position = await self._store.cursors.position(user_id, session.device_id, chat_id)
                 found[session.device_id] = position

@@ -15,6 +15,7 @@ import apsw
 import msgspec
 from msgspec import Struct
 
+from parley.clock import from_iso
 from parley.core.attachments import AttachmentLine
 from parley.core.deliveries import PendingLetter, QueuedLetter
 from parley.core.log_hash import StoredHash
@@ -70,6 +71,9 @@ def what_it_held(name: str, *, has_marks: bool = True) -> OldStore:
         found[after] = found.pop(before)
     for user_id, devices in groupby(found.pop("PushDevice"), key=itemgetter("user_id")):
         found.setdefault("PersonPushDevices", []).append({"user_id": user_id, "devices": list(devices)})
+    _as_records(found)
+    if name.startswith("cassandra"):
+        found["AccountDeletion"][0]["username"] = "eve"  # it knew which name to free
     for chat in found["KeptChat"]:
         decided = {name: chat.pop(name) for name in ("fanout", "retention_days", "is_held")}
         if any(value not in (None, False) for value in decided.values()):
@@ -99,6 +103,23 @@ def what_it_held(name: str, *, has_marks: bool = True) -> OldStore:
             decided.append(group := {"chat_id": chats["group"]})
         group |= dict(zip(("edit_window_seconds", "edit_window_at"), WINDOWS[-1], strict=True))
     return OldStore(people, chats, found)
+
+
+def _as_records(found: dict[str, list[dict[str, Any]]]) -> None:
+    """When a person was last seen has a place of its own, and so have their name and their sessions."""
+    for person in found["KeptPerson"]:
+        user_id, username = person["user"]["user_id"], person["user"]["username"]
+        if person["user"]["last_seen"] is not None:
+            person["last_seen_ms"] = from_iso(person["user"]["last_seen"])
+            person["user"]["last_seen"] = None
+        found.setdefault("TakenName", []).append({"user_id": user_id, "username": username})
+        if person["user"]["is_operator"]:
+            found.setdefault("Operator", []).append({"user_id": user_id})
+    for kept in found["KeptSession"]:
+        session = kept["session"]
+        line = {name: session[name] for name in ("user_id", "session_id")}
+        line |= {"token_hash": kept["token_hash"], "since_ms": session["created_at_ms"]}
+        found.setdefault("SessionLine", []).append(line)
 
 
 def _lines(name: str) -> Iterator[dict[str, Any]]:
@@ -180,6 +201,11 @@ def as_fields(record: Any) -> dict[str, Any]:
     return fields
 
 
+def completed(kind: type[Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """With what fields have that were added since."""
+    return as_fields(msgspec.json.decode(json.dumps(fields), type=kind))
+
+
 async def records_in(store: OpenStore) -> dict[str, list[dict[str, Any]]]:
     async with transfer_of(store) as transfer:
         found = await all_records(transfer)
@@ -193,8 +219,9 @@ def in_order(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 async def assert_whole(store: OpenStore, old: OldStore) -> None:
     """Every record as the old version read it, and no other; the check finds nothing; it can be copied."""
     found = await records_in(store)
-    for kind in (kind.__name__ for kind in RECORDS if kind not in DERIVED):
-        assert found[kind] == in_order(old.records.get(kind, [])), kind
+    for kind in (kind for kind in RECORDS if kind not in DERIVED):
+        held = [completed(kind, fields) for fields in old.records.get(kind.__name__, [])]
+        assert found[kind.__name__] == in_order(held), kind
     assert len(found["StoredHash"]) == HASHES
     assert store.breaches() == []
     async with (

@@ -71,26 +71,6 @@ MORE_BREAKING = [
     ),
     (
         "references",
-        "relations: user_gone refers to a row that does not exist",
-        "INSERT INTO relations (user_id, other_id, contact_since) VALUES ('user_gone', 'user_ann', 'now')",
-    ),
-    (
-        "references",
-        "relations: user_gone refers to a row that does not exist",
-        "INSERT INTO relations (user_id, other_id, blocked_since) VALUES ('user_ann', 'user_gone', 'now')",
-    ),
-    (
-        "references",
-        "invitations: user_gone refers to a row that does not exist",
-        "INSERT INTO invitations VALUES ('user_gone', 'chat_group', 'user_ann', 'member', 'now')",
-    ),
-    (
-        "references",
-        "invitations: chat_gone refers to a row that does not exist",
-        "INSERT INTO invitations VALUES ('user_ann', 'chat_gone', 'user_ben', 'member', 'now')",
-    ),
-    (
-        "references",
         "chat_gone refers to a row that does not exist",
         "INSERT INTO chat_memberships VALUES ('chat_gone', 'user_ann', 'member', 'now', 0, 0)",
     ),

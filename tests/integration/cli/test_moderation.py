@@ -96,3 +96,23 @@ def test_a_person_is_erased(data: Path) -> None:
     assert report["user_id"] == "user_cas"
     assert "not finished" in succeed("user", "erasure", "user_cas", data=data).stdout
     assert parley("user", "erasure", "user_ben", data=data).status == 1
+
+
+def test_operators_are_made_and_their_records_found(data: Path) -> None:
+    """One is always left; the audit log by what was done, to whom, and when."""
+    assert "operator" in succeed("user", "operator", "ann", data=data).stdout
+    assert "last operator" in parley("user", "operator", "ann", "--off", data=data).stderr
+    succeed("user", "operator", "ben", data=data)
+    assert "no operator" in succeed("user", "operator", "ann", "--off", data=data).stdout
+    given = ("user", "audit", "--json", "--target", "user_ann")
+    page = succeed(*given, data=data).json
+    assert [one["action"] for one in page["records"]] == [
+        "operator.remove",
+        "operator.remove",
+        "operator.add",
+    ]
+    assert page["next"] is None
+    only = succeed(*given, "--action", "operator.add", "--since", "2020-01-01T00:00:00Z", data=data).json
+    assert [one["outcome"] for one in only["records"]] == ["done"]
+    assert succeed(*given, "--until", "2020-01-01T00:00:00Z", data=data).json["records"] == []
+    assert parley(*given, "--since", "yesterday", data=data).status == 1

@@ -33,7 +33,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(data: Path) -> None:
     token = run.stdout.strip()
     assert token.startswith("prl_")
     digest = hashlib.sha256(token.encode()).hexdigest()
-    assert one(data, f"SELECT device_id FROM sessions WHERE token_hash = x'{digest}'") == "laptop"
+    assert one(data, f"SELECT device_id FROM sessions WHERE token_hash = '{digest}'") == "laptop"
 
 
 def test_people_are_listed(data: Path) -> None:
@@ -97,7 +97,11 @@ def test_the_fanout_of_a_chat_is_shown_and_chosen(data: Path) -> None:
 
 def test_invitations_are_listed_accepted_and_declined(data: Path) -> None:
     """Whom nobody may add is invited; what they accept is an entry, what they decline is nothing."""
-    change(data, "UPDATE users SET who_may_add = 'nobody' WHERE username = 'cas'")
+    change(
+        data,
+        "UPDATE records SET record = json_set(record, '$.user.who_may_add', 'nobody')"
+        " WHERE kind = 'people' AND record ->> '$.user.username' = 'cas'",
+    )
     succeed("chat", "remove", "Tea", "cas", data=data)
     assert succeed("chat", "add", "Tea", "cas", "--json", data=data).json["sequence"] is None
     other = succeed("chat", "create", "--as", "ben", "--title", "Cake", "cas", "--json", data=data).json

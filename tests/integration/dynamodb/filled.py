@@ -59,7 +59,7 @@ async def fill(dynamo: Dynamo, *, two_phase: bool = False) -> None:
     """The small world with a void in its group; Ben has a session, Ann blocks him, and Cas is invited."""
     store = open_store(dynamo, two_phase=two_phase)
     await populate(store)
-    await store.accounts.add_session(
+    await Kinds(store, lambda: 0).sessions.add(
         Session("ses_ben", "user_ben", "phone", "a phone", 1, 1, 2**52), b"hash of a token"
     )
     kinds = Kinds(store, Ticking(BEGINNING))

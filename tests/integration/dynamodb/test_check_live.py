@@ -6,6 +6,7 @@ import random
 import pytest
 
 from parley.model import Action, Change, ChatType, Draft, Kind, Session, StoredChat, User
+from parley.records.kinds import Kinds
 from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.schema import create_tables
 from parley.store.dynamodb.store import DynamoStore
@@ -31,7 +32,9 @@ async def test_a_store_at_work_looks_whole(two_phase: bool, seed: int) -> None:
         await create_tables(dynamo)
         store = open_store(dynamo, two_phase=two_phase)
         for person in PEOPLE:
-            await store.accounts.add_user(User(person, person, person, "", False, BEGINNING), "hash")
+            await Kinds(store, lambda: 0).accounts.add_user(
+                User(person, person, person, "", False, BEGINNING), "hash"
+            )
         work = asyncio.gather(*(live(store, person, f"{seed} {person}") for person in PEOPLE))
         checks = 0
         while not work.done() or not checks:
@@ -46,13 +49,13 @@ async def test_a_store_at_work_looks_whole(two_phase: bool, seed: int) -> None:
 
 async def live(store: DynamoStore, me: str, seed: str) -> None:
     """One person's life, over several chats that others are in too."""
-    dice = random.Random(seed)
+    dice, sessions = random.Random(seed), Kinds(store, lambda: 0).sessions
     for number in range(ROUNDS):
         chat = StoredChat(f"chat_{me}_{number}", ChatType.GROUP, "live", me, BEGINNING, BEGINNING, 1)
         await store.directory.create_chat(chat, dice.sample(PEOPLE, 2))
         session_id = f"ses_{me}_{number}"
         session = Session(session_id, me, "phone", "", 1, 1, 2**52)
-        await store.accounts.add_session(session, session_id.encode())
+        await sessions.add(session, session_id.encode())
         await store.log.append([message(chat.chat_id, me, f"{n}") for n in range(dice.randrange(1, 8))])
         other = dice.choice([person for person in PEOPLE if person != me])
         await store.log.append([_change(chat.chat_id, me, Action.JOINED, other)])
@@ -62,7 +65,7 @@ async def live(store: DynamoStore, me: str, seed: str) -> None:
         store.cursors.note_read(other, chat.chat_id, dice.randrange(head + 1), 1)
         await store.cursors.flush()
         await store.log.append([_change(chat.chat_id, me, Action.REMOVED, other)])
-        await store.accounts.end_sessions(me, [session_id])
+        await sessions.end(me, [session_id])
 
 
 def _change(chat_id: str, me: str, action: Action, about: str) -> Draft:

@@ -67,10 +67,10 @@ async def test_one_missing_table_is_named(open_dynamo: OpenDynamo, prefix: str) 
     """A single table that is gone is found at the start, not at the first message."""
     async with open_dynamo() as dynamo:
         await create_tables(dynamo)
-        await dynamo.call("DeleteTable", {"TableName": dynamo.table("usernames")})
-        with pytest.raises(ConfigError, match=f"no table {prefix}usernames .*run parley store init"):
+        await dynamo.call("DeleteTable", {"TableName": dynamo.table("direct_chats")})
+        with pytest.raises(ConfigError, match=f"no table {prefix}direct_chats .*run parley store init"):
             await check_tables(dynamo)
-        assert await create_tables(dynamo) == [f"{prefix}usernames"]
+        assert await create_tables(dynamo) == [f"{prefix}direct_chats"]
         await check_tables(dynamo)
 
 
@@ -88,7 +88,7 @@ async def test_a_newer_version_is_a_sentence(open_dynamo: OpenDynamo) -> None:
 async def of_version_1(dynamo: Dynamo) -> None:
     """Tables as the first version made them."""
     await create_tables(dynamo)
-    await dynamo.call("DeleteTable", {"TableName": dynamo.table("relations")})
+    await dynamo.call("DeleteTable", {"TableName": dynamo.table("records_contacts")})
     await dynamo.put("schema", {**MARK, "version": 1})
 
 
@@ -105,11 +105,11 @@ async def test_an_old_version_is_raised(open_dynamo: OpenDynamo) -> None:
     lines: list[str] = []
     async with open_dynamo() as dynamo:
         await of_version_1(dynamo)
-        person: Item = {"user_id": "user_ann", "username": "ann"}
-        await dynamo.put("users", person)
-        assert await create_tables(dynamo, lines.append) == [dynamo.table("relations")]
+        chat: Item = {"chat_id": "chat_1", "name": "Tea"}
+        await dynamo.put("chats", chat)
+        assert await create_tables(dynamo, lines.append) == [dynamo.table("records_contacts")]
         assert f"upgraded from version 1 to {VERSION}" in lines
-        assert await dynamo.get("users", {"user_id": "user_ann"}) == person
+        assert await dynamo.get("chats", {"chat_id": "chat_1"}) == chat
         await check_tables(dynamo)
         assert await create_tables(dynamo, lines.append) == []
         assert sum("upgraded" in line for line in lines) == 1
@@ -120,16 +120,16 @@ async def test_a_raise_that_was_cut_short_is_done_later(open_dynamo: OpenDynamo)
     async with open_dynamo() as dynamo:
         await of_version_1(dynamo)
         foreign = {
-            "TableName": dynamo.table("relations"),
+            "TableName": dynamo.table("records_contacts"),
             "BillingMode": "PAY_PER_REQUEST",
             "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
             "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
         }
         await dynamo.call("CreateTable", foreign)
-        with pytest.raises(ConfigError, match="relations has other keys"):
+        with pytest.raises(ConfigError, match="records_contacts has other keys"):
             await create_tables(dynamo)
         assert await dynamo.get("schema", MARK) == {**MARK, "version": 1}
-        await dynamo.call("DeleteTable", {"TableName": dynamo.table("relations")})
+        await dynamo.call("DeleteTable", {"TableName": dynamo.table("records_contacts")})
         await create_tables(dynamo)
         await check_tables(dynamo)
 

@@ -182,7 +182,7 @@ async def test_a_new_dead_letter_is_not_touched_by_an_older_preview(place: Place
             assert_refused(await operator.post("/v1/admin/dlq/discard", wrong), 400, "bad_request")
         assert_refused(await operator.post("/v1/admin/dlq/replay", {"token": "x"}), 400, "bad_request")
         done = await operator.post("/v1/admin/dlq/discard", given)
-        assert (done.status, done.body["matched"]) == (200, 2)
+        assert (done.status, done.body.get("matched")) == (200, 2)
         (left,) = (await dead(served, root, 1))["records"]
         assert (left["dlq_id"], left["queued"], left["job_id"]) == (late["dlq_id"], False, "")
         receiver.status = 200

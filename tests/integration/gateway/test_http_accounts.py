@@ -133,7 +133,7 @@ async def test_a_session_ends_thirty_days_after_its_last_use(place: Place) -> No
         for _ in range(2):
             clock.advance(29 * MS_PER_DAY)
             assert (await served.as_(ann).get("/v1/me")).status == 200
-            await served.app.store.cursors.flush()
+            await served.app.kinds.raised.flush()
         clock.advance(30 * MS_PER_DAY)
         assert_refused(await served.as_(ann).get("/v1/me"), 401, "unauthenticated")
 
@@ -205,14 +205,14 @@ async def test_a_login_that_a_new_password_overtakes_is_refused(
     """Whoever knew the old password is out, even if the check had passed just before the change."""
     async with place.serving() as served:
         (ann,) = await served.people("ann")
-        add_session = served.app.store.accounts.add_session
+        add_session = served.app.kinds.sessions.add
 
         async def overtaken(session: Session, token_hash: bytes) -> None:
             monkeypatch.undo()
             assert (await change_password(served, ann.token, PASSWORD, "brand new")).status == 204
             await add_session(session, token_hash)
 
-        monkeypatch.setattr(served.app.store.accounts, "add_session", overtaken)
+        monkeypatch.setattr(served.app.kinds.sessions, "add", overtaken)
         assert_refused(await log_in(served, "ann", PASSWORD), 401, "unauthenticated")
         sessions = (await served.as_(ann).get("/v1/sessions")).body["sessions"]
         assert [session["current"] for session in sessions] == [True]

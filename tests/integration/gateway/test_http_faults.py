@@ -142,7 +142,7 @@ async def test_metrics_need_an_operator_behind_a_proxy(place: Place) -> None:
         assert (await forwarded(served, "GET", "/metrics")).status == 401
         assert_refused(await forwarded(served, "GET", "/metrics", ann), 403, "forbidden")
         user = await served.app.accounts.user(ann.user_id)
-        await served.app.store.accounts.update_user(
+        await served.app.kinds.accounts.update_user(
             type(user)(user.user_id, "ann", "ann", "", True, user.created_at)
         )
         assert (await forwarded(served, "GET", "/metrics", ann)).status == 200

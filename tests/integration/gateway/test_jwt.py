@@ -44,7 +44,7 @@ async def test_many_who_see_somebody_first_make_one_account(place: Place) -> Non
         client = http(served, signed(claims(wall_clock())))
         answers = await asyncio.gather(*(client.get("/v1/me") for _ in range(20)))
         assert len({answer.body["user_id"] for answer in answers}) == 1
-        assert (await served.app.store.account_admin.counts()).people == 1
+        assert (await served.app.kinds.account_admin.counts()).people == 1
 
 
 async def test_a_backend_and_a_token_mean_the_same_person(place: Place) -> None:

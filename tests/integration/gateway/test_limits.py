@@ -173,7 +173,7 @@ async def test_a_revocation_reaches_who_never_beats(place: Place, monkeypatch: p
         (ann,) = await served.people("ann")
         client = served.client(ann)
         await client.connect()
-        await served.app.store.accounts.end_sessions(ann.user_id, [ann.session_id])
+        await served.app.kinds.sessions.end(ann.user_id, [ann.session_id])
         with contextlib.suppress(Disconnected):
             while client.ended is None:
                 await client.request("sync_overview")

@@ -87,7 +87,7 @@ async def test_what_fails_uses_nothing_up(place: Place, monkeypatch: pytest.Monk
     async with place.serving(BY_INVITE) as served:
         link = await invite(served, await root_of(served))
         with monkeypatch.context() as late:
-            late.setattr(served.sqlite.accounts, "add_user", taken_meanwhile)
+            late.setattr(served.app.kinds.accounts, "add_user", taken_meanwhile)
             assert_refused(await register(served, link["token"], "ann"), 409, "username_taken")
         assert_refused(await register(served, link["token"], "root"), 409, "username_taken")
         assert_refused(await register(served, link["token"], "ann", "password"), 400, "bad_request")

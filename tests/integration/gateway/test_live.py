@@ -350,7 +350,7 @@ async def test_a_revocation_that_was_missed_is_found_by_the_heartbeat(place: Pla
         (ann,) = await served.people("ann")
         client = served.client(ann)
         await client.connect()
-        await served.app.store.accounts.end_sessions(ann.user_id, [ann.session_id])
+        await served.app.kinds.sessions.end(ann.user_id, [ann.session_id])
         await client.tell("heartbeat")
         assert (await client.until_ended()).code == 4102
 

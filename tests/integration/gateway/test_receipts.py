@@ -104,7 +104,7 @@ async def test_a_bot_counts_in_no_tick(place: Place) -> None:
     async with place.serving() as served:
         ann, ben, bot = await served.people("ann", "ben", "helper")
         user = await served.app.accounts.user(bot.user_id)
-        await served.app.store.accounts.update_user(replace(user, is_bot=True))
+        await served.app.kinds.accounts.update_user(replace(user, is_bot=True))
         chat = await served.as_(ann).create_group(ben, bot)
         await served.said(ann, chat, "1", "2")
         async with served.client(ann) as sender, served.client(ben) as reader, served.client(bot) as program:

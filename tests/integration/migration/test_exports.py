@@ -141,8 +141,7 @@ async def test_what_is_kept_about_a_person(tmp_path: Path) -> None:
         "KeptMember",
         "KeptState",
         "KeptCursor",
-        "Contact",
-        "PersonConsent",
+        "KeptRelation",
         "Entry",
     }
     assert {"PushDevice", "PushOutcome", "Lane", "Invitation"} <= {line["record"] for line in bob}
@@ -154,7 +153,7 @@ async def test_what_is_kept_about_a_person(tmp_path: Path) -> None:
     contents = [line["content"] for line in ann if line["record"] == "Entry"]
     assert "see @ann" in contents, "somebody else mentions her"
     assert "alone" not in contents, "written by another after she left"
-    listing = {line["user_id"] for line in bob if line["record"] in ("Contact", "PersonConsent")}
+    listing = {line["user_id"] for line in bob if line["record"] == "KeptRelation"}
     assert listing <= {full.people["bob"]}, "who lists or has blocked him is not his to know"
 
 

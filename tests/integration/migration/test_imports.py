@@ -10,6 +10,7 @@ from zipfile import ZipFile
 import msgspec
 import pytest
 
+from parley.clock import wall_clock
 from parley.core.shown_text import shown_text
 from parley.errors import ConfigError
 from parley.ids import Ids
@@ -19,6 +20,7 @@ from parley.migration.slack import SlackExport
 from parley.migration.stores import GROUPS, import_workspace
 from parley.migration.workspaces import ImportFailed, Workspace, kind_of
 from parley.model import AccountState, StoredEntry
+from parley.records.kinds import Kinds
 from parley.store.ports import Engine
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
@@ -62,7 +64,7 @@ async def chats(engine: Engine) -> dict[str, list[Entry]]:
 
 
 async def named(engine: Engine) -> dict[str, str]:
-    return {user.user_id: user.username for user in await engine.listing.users()}
+    return {user.user_id: user.username for user in await Kinds(engine, wall_clock).listing.users()}
 
 
 async def told(engine: Engine, title: str) -> list[tuple[str, str, str | None]]:
@@ -161,7 +163,7 @@ async def test_who_has_left_is_no_member(tmp_path: Path) -> None:
         (chat,) = await engine.listing.find_chats("general")
         members = {member.username: member.role for member in await engine.listing.members(chat.chat_id)}
         assert members == {"ada.l": "owner", "bob": "member"}
-        found = await engine.accounts.user_by_name("gone")
+        found = await Kinds(engine, wall_clock).accounts.user_by_name("gone")
         assert found is not None
         assert found[0].state is AccountState.DISABLED
 
@@ -239,7 +241,7 @@ async def test_names_hide_nothing(tmp_path: Path) -> None:
         archive.writestr("channels.json", msgspec.json.encode([channel]))
     async with opened(tmp_path / "data") as engine:
         await bring(engine, SlackExport(path, "slack"))
-        (user,) = [one for one in await engine.listing.users() if one.display_name]
+        (user,) = [one for one in await Kinds(engine, wall_clock).listing.users() if one.display_name]
         (chat,) = await engine.listing.chats()
         names = (user.username, user.display_name, str(chat.title))
         assert all(name and name == shown_text(name) for name in names), names
@@ -249,7 +251,7 @@ async def test_nobody_can_log_in_as_them_yet(tmp_path: Path) -> None:
     """No password fits an imported account until an operator sets one."""
     async with opened(tmp_path / "data") as engine:
         await bring(engine, SlackExport(slack_zip(tmp_path / "slack.zip"), "slack"))
-        found = await engine.accounts.user_by_name("bob")
+        found = await Kinds(engine, wall_clock).accounts.user_by_name("bob")
         assert found is not None
         assert found[1] == "!"
 

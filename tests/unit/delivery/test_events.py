@@ -59,12 +59,12 @@ async def add(world: DeliveryWorld, outbox: EventOutbox, user_id: str = "user_7"
     now_ms = world.clock()
     user = User(user_id, "gil", "Gil", "", False, iso(now_ms))
     async with outbox.created(user_id, now_ms):
-        assert await world.store.accounts.add_user(user, "hash")
+        assert await world.kinds.accounts.add_user(user, "hash")
 
 
 async def change(world: DeliveryWorld, outbox: EventOutbox, state: AccountState) -> None:
     async with outbox.changed("user_7"):
-        await world.store.account_admin.set_state("user_7", state, "")
+        await world.kinds.account_admin.set_state("user_7", state, "")
 
 
 def test_a_receipt_is_told_once_with_the_newest_position() -> None:
@@ -166,13 +166,13 @@ def test_a_process_that_dies_after_a_change_has_noted_it() -> None:
 
     async def scenario(world: DeliveryWorld) -> None:
         outbox = await with_outbox(world)
-        really_add = world.store.accounts.add_user
+        really_add = world.kinds.accounts.add_user
 
         async def add_user(user: User, password_hash: str) -> bool:
             await really_add(user, password_hash)
             raise StoreUnavailable("and nobody knows whether it was done")
 
-        world.store.accounts.add_user = add_user  # type: ignore[method-assign]
+        world.kinds.accounts.add_user = add_user  # type: ignore[method-assign]
         with pytest.raises(StoreUnavailable):
             await add(world, outbox)
         async with world.working():

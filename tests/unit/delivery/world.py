@@ -105,7 +105,7 @@ class DeliveryWorld:
         self.acting: Any = SimpleNamespace(
             clock=clock,
             ids=self.ids,
-            accounts=self.store.accounts,
+            accounts=self.kinds.accounts,
             directory=self.store.directory,
             log=self.store.log,
         )
@@ -118,7 +118,7 @@ class DeliveryWorld:
         self.restarts += 1
         parts: Any = {
             "kind": KIND,
-            "source": EventSource(LogSource(self.store.log), self.store.accounts, self.clock),
+            "source": EventSource(LogSource(self.store.log), self.kinds.accounts, self.clock),
             "store": self.kinds.deliveries,
             "channel": self.channel,
             "policy": self._policy,

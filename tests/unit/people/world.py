@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from msgspec import structs
 
@@ -28,12 +29,14 @@ from parley.model import (
 from parley.people.presence import PresenceService
 from parley.people.presence_publisher import FLAP_SECONDS
 from parley.people.presence_watches import PresenceWatcher
+from parley.records.accounts import Accounts
+from parley.records.raised import RaisedLater
 from parley.records.relations import Relations
 from parley.store.tables import CONSENTS, CONTACTS
 from parley.telemetry import Metrics
 from parley.wire.frames import PresenceChanged, ServerFrame
 from tests.harness.clock import START_MS, VirtualClock, run_virtual
-from tests.memory.people import MemoryAccounts, MemoryDirectory
+from tests.memory.people import MemoryDirectory
 from tests.memory.records import MemoryRecords
 from tests.memory.tables import Tables
 
@@ -50,7 +53,9 @@ class CountingRelations(Relations):
     """
 
     def __init__(self, tables: Tables, clock: VirtualClock) -> None:
-        super().__init__(MemoryRecords(tables), MemoryDirectory(tables), MemoryAccounts(tables), clock)
+        records: Any = MemoryRecords(tables)
+        accounts = Accounts(records, MemoryDirectory(tables), RaisedLater(records, SOON_SECONDS))
+        super().__init__(records, MemoryDirectory(tables), accounts, clock)
         self.reads: list[tuple[str, int]] = []
         self.is_away = False
         self._tables = tables
@@ -60,8 +65,8 @@ class CountingRelations(Relations):
 
     def set(self, user_id: str, privacy: Privacy = Privacy.EVERYONE, last_seen: str | None = None) -> None:
         self._meet(user_id)
-        user = self._tables.users[user_id]
-        self._tables.users[user_id] = structs.replace(user, last_seen_privacy=privacy, last_seen=last_seen)
+        user = self._tables.user(user_id)
+        self._tables.put_user(structs.replace(user, last_seen_privacy=privacy, last_seen=last_seen))
 
     def hold(self, relation: Relation, *pairs: tuple[str, str]) -> None:
         """From now on the first of each pair holds the second so, and nobody else does."""
@@ -87,9 +92,9 @@ class CountingRelations(Relations):
 
     def _meet(self, *user_ids: str) -> None:
         for user_id in user_ids:
-            if user_id.startswith("usr_") and user_id not in self._tables.users:
+            if user_id.startswith("usr_") and not self._tables.has_account(user_id):
                 name = user_id[4:]
-                self._tables.users[user_id] = User(user_id, name, name, "", False, CREATED_AT)
+                self._tables.put_user(User(user_id, name, name, "", False, CREATED_AT))
                 self._everybody.members[user_id] = ChatMember(user_id, Role.MEMBER, CREATED_AT, 0)
 
     async def relationships(

@@ -315,7 +315,7 @@ def test_nothing_rings_for_a_bot() -> None:
     """Its device is registered, and the provider hears nothing, not even of a mention."""
 
     async def scenario(world: PushWorld) -> None:
-        accounts = world.store.accounts
+        accounts = world.kinds.accounts
         ben = await accounts.user(world.ben)
         assert ben is not None
         await accounts.update_user(replace(ben, is_bot=True))

@@ -64,7 +64,7 @@ class PushWorld:
         self.acting: Any = SimpleNamespace(
             clock=clock,
             ids=self.ids,
-            accounts=self.store.accounts,
+            accounts=self.kinds.accounts,
             directory=self.store.directory,
             log=self.store.log,
         )
@@ -82,8 +82,7 @@ class PushWorld:
         self.store.lanes.free()
         self.channel = PushChannel(
             store=self.store,
-            push=self.kinds.push,
-            consents=self.kinds.consents,
+            kinds=self.kinds,
             registry=self.registry,
             providers={Provider.FCM: self.provider},
             sizes=self._sizes,
@@ -113,7 +112,7 @@ class PushWorld:
         user_id = await add_person(self.acting, name)
         now_ms = self.clock()
         session = Session(f"ses_{name}", user_id, PHONE, PHONE, now_ms, now_ms, now_ms + 30 * MS_PER_DAY)
-        await self.store.accounts.add_session(session, name.encode())
+        await self.kinds.sessions.add(session, name.encode())
         await self.kinds.push.devices.put(
             PushDevice(
                 user_id=user_id, device_id=PHONE, provider=Provider.FCM, address=name, created_ms=now_ms

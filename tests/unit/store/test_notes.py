@@ -15,8 +15,6 @@ def noted(things: list[tuple[str, str, int, int]]) -> Notes:
     for user, chat, sequence, now_ms in things:
         notes.note_acked(user, "phone", chat, (sequence, now_ms))
         notes.note_read(user, chat, (sequence, now_ms))
-        notes.note_used(user.encode(), now_ms)
-        notes.note_seen(user, now_ms)
     return notes
 
 
@@ -32,9 +30,6 @@ def test_merging_keeps_the_highest(
             sequences = [s for u, c, s, _ in (*first, *second) if (u, c) == (user, chat)]
             assert notes.acked.get((user, "phone", chat), (-1, 0))[0] == max(sequences, default=-1)
             assert notes.read.get((user, chat), (-1, 0))[0] == max(sequences, default=-1)
-        times = [ms for u, _, _, ms in (*first, *second) if u == user]
-        assert notes.used.get(user.encode(), -1) == max(times, default=-1)
-        assert notes.seen.get(user, -1) == max(times, default=-1)
 
 
 def test_an_older_note_changes_nothing() -> None:
@@ -76,8 +71,5 @@ def test_notes_are_true_when_there_are_any() -> None:
     """Whoever asks whether there is anything to write gets the answer."""
     notes = Notes()
     assert not notes
-    notes.note_used(b"token", 1)
+    notes.note_read("ann", "chat", (1, 1))
     assert notes
-    seen = Notes()
-    seen.note_seen("ann", 1)
-    assert seen

@@ -13,6 +13,7 @@ from parley.errors import (
     FORBIDDEN,
     NO_SUCH_MESSAGE,
     NOT_FOUND,
+    PASSWORD_NEEDED,
     TOO_LARGE,
     UNDER_HOLD,
     InconsistentCounterError,
@@ -221,6 +222,7 @@ async def delete_message_of_others(call: Call) -> Answer:
     body=operator.DeletionReason,
     refusals=(FORBIDDEN, NOT_FOUND, UNDER_HOLD),
     needs="operator",
+    needs_password=True,
 )
 async def delete_chat_of_others(call: Call) -> Answer:
     """A job takes everybody out of a group, which they see as entries, and then removes every body. A direct
@@ -239,7 +241,7 @@ async def delete_chat_of_others(call: Call) -> Answer:
     "Restore the lost counter of a chat",
     {200: operator.RecoveryReport},
     body=operator.RecoveryOrder,
-    refusals=(FORBIDDEN, NOT_FOUND),
+    refusals=(FORBIDDEN, NOT_FOUND, PASSWORD_NEEDED),
     needs="operator",
     cost=LIST_COST,
 )
@@ -249,6 +251,8 @@ async def recover_chat(call: Call) -> Answer:
     never overwritten: one that is behind its log is `inconsistent`, and `problems` says what to do.
     """
     order, chat_id, services = await call.body(operator.RecoveryOrder), call.path("chat_id"), call.services
+    if not order.dry_run:
+        call.check_recent_password()
     await services.operated_chats.chat(chat_id)
     detail = f"dry_run={order.dry_run} seal_holes={order.seal_holes}"
 

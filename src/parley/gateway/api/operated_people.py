@@ -51,6 +51,7 @@ async def show_person(call: Call) -> Answer:
     {200: UserInfo},
     refusals=(FORBIDDEN, NO_SUCH_USER),
     needs="operator",
+    needs_password=True,
 )
 async def make_operator(call: Call) -> Answer:
     """They may use these routes with the tokens that they have. May be repeated."""

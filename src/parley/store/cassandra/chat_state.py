@@ -27,8 +27,8 @@ from parley.model import AccountState, ChatType, Role, StoredChat
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.effects import apply_effects, chat_in, decode_effects
-from parley.store.cassandra.schema import CHATS, DIRECT_CHATS, KEYS, LOG, MEMBERSHIPS, USERS
-from parley.store.cassandra.users import user_in
+from parley.store.cassandra.people import read_people
+from parley.store.cassandra.schema import CHATS, DIRECT_CHATS, KEYS, LOG, MEMBERSHIPS
 from parley.store.chat_append import PEOPLE_REMEMBERED_MAX
 from parley.store.consent import has_blocked
 from parley.store.entries import dense_end, shard_of, tag_of
@@ -54,7 +54,6 @@ READ_FENCE = f"SELECT {STATICS} FROM {LOG} WHERE chat_id = ? AND bucket = ? LIMI
 READ_CHAT = f"SELECT * FROM {CHATS} WHERE chat_id = ?"
 READ_MEMBER = f"SELECT user_id, role, joined_sequence FROM {MEMBERSHIPS} WHERE chat_id = ? AND user_id = ?"
 READ_DIRECT = f"SELECT chat_id FROM {DIRECT_CHATS} WHERE direct_key = ?"
-READ_USER = f"SELECT * FROM {USERS} WHERE user_id = ?"
 READ_KEYS = (
     f"SELECT client_key, stored_at, sender_id, message_id FROM {LOG}"
     f" WHERE chat_id = ? AND bucket = ? AND sequence = {KEYS_AT}"
@@ -433,8 +432,7 @@ class CassandraChatStates:
         return KnownPeople(revision, roles | free, blocked, accounts)
 
     async def _inactive(self, user_ids: Iterable[str]) -> dict[str, AccountState]:
-        rows = await self.cassandra.rows_of(READ_USER, [(user_id,) for user_id in sorted(user_ids)])
-        users = [user_in(row) for row in rows if row["record"] is not None]
+        users = (await read_people(self.cassandra, sorted(user_ids))).values()
         return {user.user_id: user.state for user in users if user.state is not AccountState.ACTIVE}
 
     async def joined(self, chat_id: str, user_ids: Iterable[str]) -> dict[str, int]:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable
 from parley.concurrency import map_concurrently
 from parley.errors import StoreUnavailable
 from parley.model import User
-from parley.store.cassandra.chat_state import ATTEMPTS_MAX, READ_USER, CassandraChatStates
+from parley.store.cassandra.chat_state import ATTEMPTS_MAX, CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Statement
 from parley.store.cassandra.effects import END_JOINING
+from parley.store.cassandra.people import read_people
 from parley.store.cassandra.schema import DELIVERY, JOINING
-from parley.store.cassandra.users import user_in
 from parley.store.consent import Newcomer, newcomers
 from parley.store.ports import Records
 
@@ -63,8 +63,8 @@ class CassandraConsents:
 
     async def _person(self, user_id: str) -> tuple[User, str | None] | None:
         revision = await self.revision(user_id)
-        row = await self._cassandra.row(READ_USER, user_id)
-        return None if row is None or row["record"] is None else (user_in(row), revision)
+        user = (await read_people(self._cassandra, [user_id])).get(user_id)
+        return None if user is None else (user, revision)
 
     async def _count_chats(self, user_id: str) -> tuple[int, int]:
         """Chats that they are about to be in count, too."""

@@ -19,10 +19,8 @@ from parley.store.buffered_cursors import (
     Report,
     moved,
 )
-from parley.store.cassandra.accounts import READ_SESSION, time_of
-from parley.store.cassandra.chat_state import READ_USER
 from parley.store.cassandra.client import Cassandra, is_key
-from parley.store.cassandra.schema import DELIVERY, DEVICES, SESSIONS, USERS
+from parley.store.cassandra.schema import DELIVERY, DEVICES
 
 READ_PLACE = (
     f"SELECT has_left, last_acked_sequence, read_up_to FROM {DELIVERY} WHERE user_id = ? AND chat_id = ?"
@@ -43,8 +41,6 @@ ADD_DEVICE = (
 RAISE_DEVICE = f"UPDATE {DEVICES} SET last_acked_sequence = ? WHERE {AT_DEVICE} IF last_acked_sequence < ?"
 READ_DEVICE_CHATS = f"SELECT chat_id FROM {DEVICES} WHERE user_id = ? AND device_id = ?"
 FORGET_DEVICE = f"DELETE FROM {DEVICES} WHERE {AT_DEVICE} IF EXISTS"
-SET_SEEN = f"UPDATE {USERS} USING TIMESTAMP ? SET last_seen = ? WHERE user_id = ?"
-SET_USED = f"UPDATE {SESSIONS} USING TIMESTAMP ? SET last_used_at_ms = ? WHERE token_hash = ?"
 
 
 class CassandraCursors(BufferedCursors):
@@ -115,13 +111,3 @@ class CassandraCursorWriter(CursorWriter):
         if not cas.is_applied and cas.row.get("last_acked_sequence") is None:
             added = (ADD_DEVICE, (*place, sequence))
             await self._cassandra.resolve(lambda: self._cassandra.cas(added), is_there)
-
-    async def write_seen(self, user_id: str, now_ms: int) -> None:
-        row = await self._cassandra.row(READ_USER, user_id) if is_key(user_id) else None
-        if row is not None and row["record"] is not None:
-            await self._cassandra.write(SET_SEEN, time_of(now_ms), iso(now_ms), user_id)
-
-    async def write_used(self, token_hash: bytes, now_ms: int) -> None:
-        row = await self._cassandra.row(READ_SESSION, token_hash)
-        if row is not None and row["record"] is not None:
-            await self._cassandra.write(SET_USED, time_of(now_ms), now_ms, token_hash)

@@ -15,7 +15,8 @@ import msgspec
 from parley import ids
 from parley.errors import ConfigError
 from parley.model import ChatType, Role
-from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT, READ_KEYS, READ_USER
+from parley.store.account_check import account_breaches
+from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT, READ_KEYS
 from parley.store.cassandra.client import is_key
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.counters import LogCounters
@@ -24,9 +25,10 @@ from parley.store.cassandra.effects import chat_in
 from parley.store.cassandra.entry_changes import mark_in
 from parley.store.cassandra.log_rows import READ_CLOSED_KEY, VOID, LogRows
 from parley.store.cassandra.member_states import READ_STATE
-from parley.store.cassandra.schema import CHATS, DELIVERY, DEVICES, DIRECT_CHATS, MEMBERSHIPS, USERNAMES
-from parley.store.cassandra.users import user_in
+from parley.store.cassandra.people import read_people
+from parley.store.cassandra.schema import CHATS, DELIVERY, DEVICES, DIRECT_CHATS, MEMBERSHIPS
 from parley.store.invariants import Breach, StoreUnreadable
+from parley.store.ports import Records
 from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
@@ -50,7 +52,14 @@ class CassandraInspection:
     )
     chats_at_once_max = 8
 
-    def __init__(self, counters: LogCounters, rows: LogRows, connect: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        counters: LogCounters,
+        records: Records,
+        rows: LogRows,
+        connect: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._records = records
         self._counters = counters
         self._states = counters.states
         self._cassandra = counters.states.cassandra
@@ -64,8 +73,10 @@ class CassandraInspection:
         except ConfigError as error:
             raise StoreUnreadable(Breach("schema", str(error), "run: parley store init")) from error
 
-    async def chat_count(self) -> int | None:
-        return None
+    async def chat_count(self) -> int:
+        await self._open()
+        row = await self._cassandra.row(f"SELECT COUNT(record) AS total FROM {CHATS}")
+        return int((row or {}).get("total", 0))
 
     async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
         await self._open()
@@ -113,12 +124,12 @@ class CassandraInspection:
                 return False
             return await self._cassandra.row(READ_ROLE, chat_id, row["user_id"]) is not None
 
-        account = await self._cassandra.row(READ_USER, row["user_id"])
+        people = await read_people(self._cassandra, [row["user_id"]])
         return MemberRow(
             user_id=row["user_id"],
             role=str(row["role"]),
             joined_sequence=row["joined_sequence"] or 0,
-            has_account=account is not None and account["record"] is not None,
+            has_account=row["user_id"] in people,
             in_overview=not await is_lasting(is_homeless),
         )
 
@@ -270,13 +281,8 @@ class CassandraInspection:
                         told.add(chat_id)
                         says = f"{table} has rows of a chat that does not exist"
                         yield Breach("references", says, FROM_BACKUP, chat_id)
-        async for rows in self._cassandra.pages(f"SELECT * FROM {USERNAMES}", page_size=ROWS_PER_PAGE):
-            for name in rows:
-                user = await self._cassandra.row(READ_USER, name["user_id"])
-                is_gone = user is None or user["record"] is None
-                if name["record"] is None and (is_gone or user_in(user or {}).username != name["username"]):
-                    says = f"usernames has {name['username']} for {name['user_id']}, whose it is not"
-                    yield Breach("references", says, FROM_BACKUP)
+        async for breach in account_breaches(self._records):
+            yield breach
 
 
 def _decoded(wire: bytes | None) -> tuple[Entry | None, str | None]:

@@ -1,15 +1,12 @@
-"""The `Listing` port on Cassandra."""
+"""The `ChatListing` port on Cassandra."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
-from parley.clock import Clock
 from parley.concurrency import map_concurrently
 from parley.model import StoredChat
-from parley.store.cassandra.accounts import READ_NAME, session_in
-from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT, READ_USER
+from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.consents import READ_PLACES
@@ -17,10 +14,10 @@ from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.directory import READ_MEMBERS
 from parley.store.cassandra.effects import chat_in
 from parley.store.cassandra.member_states import READ_STATE
-from parley.store.cassandra.schema import CHATS, DELIVERY, SESSIONS, USERS
-from parley.store.cassandra.users import user_in
-from parley.store.rows import ListedChat, ListedMember, ListedUser
-from parley.store.rules import SAME_TITLE_MAX, direct_key
+from parley.store.cassandra.people import read_people
+from parley.store.cassandra.schema import CHATS
+from parley.store.rows import ListedChat, ListedMember
+from parley.store.rules import SAME_TITLE_MAX
 
 COUNTERS_AT_ONCE_MAX = 16
 
@@ -33,49 +30,10 @@ class CassandraListing:
         cassandra: Cassandra,
         connect: Callable[[], Awaitable[None]],
         counters: LogCounters,
-        clock: Clock,
     ) -> None:
         self._cassandra = cassandra
         self._connect = connect
         self._counters = counters
-        self._clock = clock
-
-    async def users(self) -> list[ListedUser]:
-        """Counts chats and sessions with one scan of each table."""
-        await self._connect()
-        chats: Counter[str] = Counter()
-        async for rows in self._cassandra.pages(f"SELECT user_id, has_left FROM {DELIVERY}"):
-            chats.update(row["user_id"] for row in rows if row["has_left"] is False)
-        sessions: Counter[str] = Counter()
-        async for rows in self._cassandra.pages(f"SELECT record, last_used_at_ms FROM {SESSIONS}"):
-            known = [session for row in rows if (session := session_in(row)) is not None]
-            sessions.update(one.user_id for one in known if one.expires_at_ms > self._clock())
-        found = [
-            ListedUser(
-                user_id=user.user_id,
-                username=user.username,
-                display_name=user.display_name,
-                is_operator=user.is_operator,
-                state=user.state.value,
-                created_at=user.created_at,
-                chats=chats[user.user_id],
-                sessions=sessions[user.user_id],
-            )
-            async for rows in self._cassandra.pages(f"SELECT * FROM {USERS}")
-            for user in (user_in(row) for row in rows if row["record"] is not None)
-        ]
-        return sorted(found, key=lambda user: user.username)
-
-    async def user_id_of(self, name: str) -> str | None:
-        await self._connect()
-        if not is_key(name):
-            return None
-        found = await self._cassandra.row(READ_NAME, name)
-        if found is None:
-            found = await self._cassandra.row(READ_USER, name)
-            return name if found is not None and found["record"] is not None else None
-        user_id: str = found["user_id"]
-        return user_id
 
     async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
         await self._connect()
@@ -89,10 +47,10 @@ class CassandraListing:
     async def find_chats(self, name: str) -> list[ListedChat]:
         await self._connect()
         found = await self._cassandra.rows(READ_CHAT, name) if is_key(name) else []
+        direct = await self._cassandra.row(READ_DIRECT, name) if is_key(name) and not found else None
+        if direct is not None and direct["chat_id"] is not None:
+            found = await self._cassandra.rows(READ_CHAT, direct["chat_id"])
         found = [row for row in found if row["record"] is not None] or await self._of_title(name)
-        one, comma, other = name.partition(",")
-        if not found and comma:
-            found = await self._of_pair([one.strip(), other.strip()])
         return await self._listed(found)
 
     async def _of_title(self, title: str) -> list[Row]:
@@ -103,15 +61,6 @@ class CassandraListing:
             if len(found) >= SAME_TITLE_MAX:
                 break
         return found[:SAME_TITLE_MAX]
-
-    async def _of_pair(self, names: list[str]) -> list[Row]:
-        user_ids = [user_id for name in names if (user_id := await self.user_id_of(name)) is not None]
-        if len(user_ids) < len(names):
-            return []
-        direct = await self._cassandra.row(READ_DIRECT, direct_key(user_ids))
-        if direct is None or direct["chat_id"] is None:
-            return []
-        return await self._cassandra.rows(READ_CHAT, direct["chat_id"])
 
     async def _listed(self, rows: list[Row]) -> list[ListedChat]:
         chats = [(chat_in(row), row) for row in rows if row["record"] is not None]
@@ -133,9 +82,8 @@ class CassandraListing:
         ]
 
     async def _usernames(self, user_ids: Iterable[str]) -> dict[str, str]:
-        asked = [(user_id,) for user_id in dict.fromkeys(user_ids) if user_id]
-        rows = await self._cassandra.rows_of(READ_USER, asked)
-        return {row["user_id"]: user_in(row).username for row in rows if row["record"] is not None}
+        found = await read_people(self._cassandra, user_ids)
+        return {user_id: user.username for user_id, user in found.items()}
 
     async def members(self, chat_id: str) -> list[ListedMember]:
         await self._connect()

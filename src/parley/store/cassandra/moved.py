@@ -11,12 +11,21 @@ from typing import Any
 
 import msgspec
 
+from parley.clock import from_iso
 from parley.core.push_devices import GIVEN, PersonPushDevices, PushDevice
-from parley.model import ChatSettings, Fanout
+from parley.model import AccountDeletion, ChatSettings, Fanout, Session, User
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.schema import CHATS, SCHEMA, Report, table_names
-from parley.store.records import BOOKS, WindowsOfChats, lines_of, rung_by, said_by
+from parley.store.records import (
+    BOOKS,
+    WindowsOfChats,
+    line_of_session,
+    lines_of,
+    records_of_person,
+    rung_by,
+    said_by,
+)
 from parley.store.tables import (
     AMENDMENTS,
     API_TOKENS,
@@ -25,6 +34,7 @@ from parley.store.tables import (
     AUDIT,
     CHAT_SETTINGS,
     DEAD_LETTERS,
+    DELETIONS,
     ERASURES,
     EXTERNAL_IDS,
     LOG_HASHES,
@@ -33,9 +43,15 @@ from parley.store.tables import (
     PUSH_OUTCOMES,
     PUSH_RUNG,
     SERVER_KEYS,
+    SESSIONS,
+    USER_SESSIONS,
+    USERNAMES,
     WEBHOOKS,
+    KeptPerson,
+    KeptSession,
     RecordTable,
     ServerKey,
+    TakenName,
 )
 
 FIRST_WITH_RECORDS = 4
@@ -91,6 +107,41 @@ def _outcome(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
             yield PUSH_RUNG, rung_by(outcome)
 
 
+def _person(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    if row["record"] is not None:
+        seen = row["last_seen"]
+        person = KeptPerson(
+            user=msgspec.json.decode(row["record"], type=User),
+            password_hash=row["password_hash"] or "",
+            last_seen_ms=from_iso(seen) if seen is not None else 0,
+        )
+        yield from records_of_person(person)
+
+
+def _just_added(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    """Somebody who has taken their name, and whose node died before it wrote their account."""
+    if row["record"] is not None:
+        user = msgspec.json.decode(row["record"], type=User)
+        person = KeptPerson(user=user, password_hash=row["password_hash"] or "")
+        yield USERNAMES, TakenName(username=user.username, user_id=user.user_id, person=person)
+
+
+def _session(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    """A row without a record is what is left of one that has ended."""
+    if row["record"] is not None:
+        session = KeptSession(
+            session=msgspec.json.decode(row["record"], type=Session),
+            token_hash=row["token_hash"],
+            last_used_at_ms=row["last_used_at_ms"] or 0,
+        )
+        yield SESSIONS, session
+        yield USER_SESSIONS, line_of_session(session)
+
+
+def _deletion(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    yield DELETIONS, AccountDeletion(row["user_id"], row["since_ms"], row["username"] or "")
+
+
 def _mark(windows: WindowsOfChats) -> Read:
     read = _fields(MESSAGE_MARKS)
     return lambda row: [(table, mark) for table, mark in read(row) if not windows.takes(mark)]
@@ -118,6 +169,10 @@ def _server_key(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
 
 
 MOVED: dict[str, Read] = {
+    "usernames": _just_added,
+    "users": _person,
+    "sessions": _session,
+    "account_deletions": _deletion,
     "books": _of_book,
     "api_tokens": _each(API_TOKENS),
     "external_ids": _each(EXTERNAL_IDS),
@@ -188,6 +243,6 @@ async def move_to_records(records: CassandraRecords, version: int, report: Repor
         report(f"{cassandra.keyspace}.{name}: {moved} records moved")
     if RELATIONS in there:
         await _move_consents(records, report)
-    names = (*moves, RELATIONS, "chat_invitations")
+    names = (*moves, RELATIONS, "chat_invitations", "operators", "user_sessions")
     old = ", ".join(f"{cassandra.keyspace}.{name}" for name in names if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be dropped when all is well: {old}")

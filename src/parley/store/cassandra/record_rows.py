@@ -10,50 +10,38 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import cast
 
 import msgspec
-from msgspec.structs import replace
 
-from parley.clock import MS_PER_SECOND, Clock, from_iso
+from parley.clock import MS_PER_SECOND, Clock
 from parley.concurrency import map_concurrently
 from parley.core.deliveries import Lane
 from parley.errors import StoreUnavailable
 from parley.model import (
-    AccountDeletion,
-    AccountState,
     ChatMember,
     Notify,
     Role,
 )
-from parley.store.cassandra.account_admin import NOTE_DELETION
-from parley.store.cassandra.accounts import ADD_OPERATOR, CassandraAccounts, session_in, time_of
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.consents import CassandraConsents
 from parley.store.cassandra.counters import LogCounters
-from parley.store.cassandra.cursors import RAISE_ACKED, RAISE_READ, SET_SEEN
+from parley.store.cassandra.cursors import RAISE_ACKED, RAISE_READ
 from parley.store.cassandra.deliveries import CassandraLanes
 from parley.store.cassandra.effects import PUT_MEMBER, chat_in
 from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.member_states import SET as SET_SETTINGS
 from parley.store.cassandra.schema import (
     CHATS,
-    DELETIONS,
     DELIVERY,
     DEVICES,
     DIRECT_CHATS,
     LANES,
     LOG,
     MEMBERSHIPS,
-    SESSIONS,
-    USERNAMES,
-    USERS,
 )
-from parley.store.cassandra.users import encode_user, user_in
 from parley.store.records import (
     KeptChat,
     KeptCursor,
     KeptMember,
-    KeptPerson,
-    KeptSession,
     KeptState,
     Record,
 )
@@ -87,7 +75,6 @@ class RecordRows:
     def __init__(
         self,
         counters: LogCounters,
-        accounts: CassandraAccounts,
         consents: CassandraConsents,
         lanes: CassandraLanes,
         clock: Clock,
@@ -95,18 +82,14 @@ class RecordRows:
         self._counters = counters
         self._states = counters.states
         self._cassandra = counters.states.cassandra
-        self._accounts = accounts
         self._consents = consents
         self._lanes = lanes
         self._clock = clock
         self._readers: dict[type[Record], tuple[str, Reader]] = {
-            KeptPerson: (USERS, self._people),
-            KeptSession: (SESSIONS, self._sessions),
             KeptChat: (CHATS, self._chats),
             KeptMember: (MEMBERSHIPS, self._members),
             KeptState: (DELIVERY, _each(_state)),
             KeptCursor: (DEVICES, _each(_cursor)),
-            AccountDeletion: (DELETIONS, _each(lambda row: AccountDeletion(row["user_id"], row["since_ms"]))),
         }
 
     # Reading
@@ -114,35 +97,11 @@ class RecordRows:
     async def read(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
         table = IN_ONE_COLUMN.get(kind)
         table, reader = (table, _each(_decoded(kind))) if table is not None else self._readers[kind]
-        if kind is KeptPerson:
-            await self._finish_people()
         async for rows in self._pages(table):
             yield await reader(rows)
 
     def _pages(self, table: str) -> AsyncIterator[list[Row]]:
         return self._cassandra.pages(f"SELECT * FROM {table}", page_size=ROWS_PER_PAGE)
-
-    async def _finish_people(self) -> None:
-        """Those who have taken their name, and whose node died before it wrote their account."""
-        async for rows in self._pages(USERNAMES):
-            for row in rows:
-                if row["record"] is not None:
-                    await self._accounts.user_by_name(row["username"])
-
-    async def _people(self, rows: list[Row]) -> list[Record]:
-        return [
-            KeptPerson(user=user_in(row), password_hash=row["password_hash"] or "")
-            for row in rows
-            if row["record"] is not None
-        ]
-
-    async def _sessions(self, rows: list[Row]) -> list[Record]:
-        known = [(row["token_hash"], session_in(row)) for row in rows]
-        return [
-            KeptSession(session=session, token_hash=token_hash)
-            for token_hash, session in known
-            if session is not None
-        ]
 
     async def _chats(self, rows: list[Row]) -> list[Record]:
         known = [row for row in rows if row["record"] is not None]
@@ -194,17 +153,11 @@ class RecordRows:
 
     async def _put(self, record: Record) -> None:
         match record:
-            case KeptPerson():
-                await self._put_person(record)
-            case KeptSession(session=session, token_hash=token_hash):
-                await self._accounts.add_session(session, token_hash)
             case KeptChat():
                 await self._put_chat(record)
             case KeptCursor():
                 place = {"user_id": record.user_id, "device_id": record.device_id, "chat_id": record.chat_id}
                 await self._replace(DEVICES, place, {"last_acked_sequence": record.last_acked_sequence})
-            case AccountDeletion():
-                await self._cassandra.write(NOTE_DELETION, record.user_id, record.since_ms, "")
             case Lane():
                 await self._lanes.put(record)
             case _:
@@ -222,21 +175,6 @@ class RecordRows:
         )
         update = f"UPDATE {table} SET {sets} WHERE {where} IF EXISTS"
         await self._cassandra.repeat((update, (*columns.values(), *key.values())))
-
-    async def _put_person(self, record: KeptPerson) -> None:
-        user, user_id = record.user, record.user.user_id
-        columns = {
-            "record": encode_user(replace(user, last_seen=None)),
-            "password_hash": record.password_hash,
-            "version": 1,
-        }
-        await self._replace(USERS, {"user_id": user_id}, columns)
-        if user.last_seen is not None:
-            at = time_of(from_iso(user.last_seen))
-            await self._cassandra.write(SET_SEEN, at, user.last_seen, user_id)
-        await self._replace(USERNAMES, {"username": user.username}, {"user_id": user_id})
-        if user.is_operator and user.state is AccountState.ACTIVE:
-            await self._cassandra.repeat((ADD_OPERATOR, (user_id,)))
 
     # Chats
 

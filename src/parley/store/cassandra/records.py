@@ -46,7 +46,10 @@ class CassandraRecords:
         self._clock = clock
         self._connect = connect
 
-    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
+    async def get(
+        self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
+    ) -> list[R | None]:
+        await self._connect()
         return await map_concurrently(lambda key: self._get(table, key), keys, READS_AT_ONCE_MAX)
 
     async def _get(self, table: RecordTable[R], key: Key) -> R | None:
@@ -74,12 +77,22 @@ class CassandraRecords:
                 break
         return found[:limit]
 
-    async def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]:
+    async def scan(
+        self, table: RecordTable[R], partition: str = "", *, after: str = ""
+    ) -> AsyncIterator[list[R]]:
         await self._connect()
-        where, values = ("WHERE partition = ?", [partition]) if partition else ("", [])
+        where, values = "", list[str]()
+        if partition:
+            where, values = "WHERE partition = ?", [partition]
+        elif after:
+            where, values = "WHERE token(partition) > token(?)", [after]
         cql = f"SELECT record, number FROM {records_of(table)} {where}"
         async for rows in self.cassandra.pages(cql, *values, page_size=ROWS_PER_PAGE):
             yield _records_in(table, rows)
+
+    async def count(self, table: RecordTable[R]) -> int:
+        row = await self.cassandra.row(f"SELECT COUNT(record) AS total FROM {records_of(table)}")
+        return int((row or {}).get("total", 0))
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
         partition_of(table, list(changes))

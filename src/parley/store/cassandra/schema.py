@@ -83,17 +83,6 @@ DEVICES = _define(
     """user_id text, device_id text, chat_id text, last_acked_sequence bigint,
     PRIMARY KEY ((user_id), device_id, chat_id)""",
 )
-USERS = _define(
-    "users", "user_id text PRIMARY KEY, record blob, password_hash text, version bigint, last_seen text"
-)
-USERNAMES = _define("usernames", "username text PRIMARY KEY, user_id text, record blob, password_hash text")
-"""Which person has a username. `record` and `password_hash`: of one who is just being added."""
-OPERATORS = _define("operators", "list text, user_id text, touched bigint, PRIMARY KEY ((list), user_id)")
-"""The active operators, in one partition: so that the last one is known."""
-SESSIONS = _define("sessions", "token_hash blob PRIMARY KEY, record blob, last_used_at_ms bigint")
-USER_SESSIONS = _define(
-    "user_sessions", "user_id text, session_id text, token_hash blob, PRIMARY KEY ((user_id), session_id)"
-)
 JOINING = _define(
     "joining",
     """user_id text, chat_id text, revision text static, joining text,
@@ -102,7 +91,6 @@ JOINING = _define(
 """The chats that a person is just being put into. All that decides about their consent moves `revision`."""
 DIRECT_CHATS = _define("direct_chats", "direct_key text PRIMARY KEY, chat_id text")
 """Which chat is the direct chat of two people."""
-DELETIONS = _define("account_deletions", "user_id text PRIMARY KEY, since_ms bigint, username text")
 IMPORTED_IDS = _define("imported_ids", "message_id text PRIMARY KEY, chat_id text, sequence bigint")
 """Where messages are whose ids do not lead to their places: they were copied here."""
 UNPUBLISHED = _define(

@@ -9,8 +9,6 @@ from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.ids import EVENT, Ids
 from parley.model import Head
-from parley.store.cassandra.account_admin import CassandraAccountAdmin
-from parley.store.cassandra.accounts import CassandraAccounts
 from parley.store.cassandra.append import MESSAGES_PER_BATCH_MAX, AppendPlanner
 from parley.store.cassandra.atomic import CassandraAtomicAppends
 from parley.store.cassandra.batches import ChatBatches
@@ -109,17 +107,15 @@ class CassandraStore:
             )
         self.log = CassandraLog(planner, appends, prefixes, metrics)
         self.directory = CassandraDirectory(cassandra, states, records, consents, allocator, chance)
-        self.accounts = CassandraAccounts(cassandra, consents)
-        self.account_admin = CassandraAccountAdmin(cassandra, self.accounts, clock, self.directory.fence)
         self.member_states = CassandraMemberStates(cassandra)
         self.cursors = CassandraCursors(cassandra)
         self.lanes = CassandraLanes(cassandra)
         self.overviews = CassandraOverviews(cassandra, planner.rows, self.log.heads, self.cursors)
         counters = LogCounters(states, allocator if counters_elsewhere else None)
-        self.listing = CassandraListing(cassandra, self._connect, counters, clock)
-        self.inspection = CassandraInspection(counters, planner.rows, self._connect)
+        self.listing = CassandraListing(cassandra, self._connect, counters)
+        self.inspection = CassandraInspection(counters, self.records, planner.rows, self._connect)
         self.repairs = CassandraRepairs(counters, prefixes, planner.rows, self._connect, clock)
-        kept = RecordRows(counters, self.accounts, consents, self.lanes, clock)
+        kept = RecordRows(counters, consents, self.lanes, clock)
         self.transfer = CassandraTransfer(kept, self.records, self._connect, counters, consents, clock)
         self.entries = CassandraEntries(states, self.lanes)
 

@@ -22,7 +22,6 @@ from parley.errors import (
 from parley.model import AccountState, ChatType, Role
 from parley.store.chat_append import PEOPLE_REMEMBERED_MAX
 from parley.store.consent import has_blocked
-from parley.store.dynamodb.accounts import REVISION, account_state
 from parley.store.dynamodb.bundles import (
     BUNDLED_MAX,
     SPAN,
@@ -40,8 +39,9 @@ from parley.store.dynamodb.driver import (
     is_valid_key,
     number,
 )
+from parley.store.dynamodb.people import REVISION, account_state, read_people
 from parley.store.dynamodb.records import DynamoRecords
-from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES, USERS
+from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES
 from parley.store.entries import dense_end, shard_of, tag_of
 from parley.store.recent_sends import RecentSends
 from parley.store.rules import STRAY_POSITIONS_MAX
@@ -330,7 +330,7 @@ class DynamoChatStates:
         if not unknown:
             return KnownMembers(revision, roles)
         rows, people = await asyncio.gather(
-            self._rows(state.chat_id, unknown), self._people({*unknown, *state.pair})
+            self._rows(state.chat_id, unknown), read_people(self._dynamo, {*unknown, *state.pair})
         )
         accounts = {
             person: account
@@ -353,10 +353,6 @@ class DynamoChatStates:
     async def _rows(self, chat_id: str, user_ids: Iterable[str]) -> dict[str, Item]:
         keys: list[Item] = [{"chat_id": chat_id, "user_id": user_id} for user_id in user_ids]
         return {cast(str, row["user_id"]): row for row in await self._dynamo.batch_get(MEMBERSHIPS, keys)}
-
-    async def _people(self, user_ids: Iterable[str]) -> dict[str, Item]:
-        keys: list[Item] = [{"user_id": user_id} for user_id in sorted(user_ids)]
-        return {cast(str, user["user_id"]): user for user in await self._dynamo.batch_get(USERS, keys)}
 
     async def is_blocked(self, user_id: str, pair: Iterable[str]) -> bool:
         """Whether the other person of a direct chat has blocked this one."""

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import cast
 
 from parley.store.consent import Newcomer, newcomers, uninvited
-from parley.store.dynamodb.accounts import REVISION, user_in
 from parley.store.dynamodb.driver import (
     Action,
     ConditionCheck,
@@ -23,10 +22,18 @@ from parley.store.dynamodb.driver import (
     Dynamo,
     Item,
     UpdateItem,
-    is_valid_key,
+)
+from parley.store.dynamodb.people import (
+    EXISTS,
+    NAMES,
+    REVISION,
+    USERS,
+    person_key,
+    read_people,
+    user_in,
 )
 from parley.store.dynamodb.records import DynamoRecords, place_of, put_over
-from parley.store.dynamodb.schema import DELIVERY, USERS, records_of
+from parley.store.dynamodb.schema import DELIVERY, records_of
 from parley.store.tables import CONSENTS, INVITED_PEOPLE
 from parley.wire.limits import UNASKED_CHATS_MAX, USER_CHATS_MAX
 
@@ -46,13 +53,10 @@ class DynamoConsents:
 
     async def newcomers(self, actor_id: str, user_ids: Sequence[str]) -> dict[str, DynamoNewcomer]:
         """Those who exist and are not deleted, in their order."""
-        asked = [user_id for user_id in dict.fromkeys(user_ids) if is_valid_key(user_id)]
-        items = await self._dynamo.batch_get(USERS, [{"user_id": user_id} for user_id in asked])
-        users = {cast(str, item["user_id"]): item for item in items}
+        found = await read_people(self._dynamo, user_ids)
         people = {
-            user_id: (user_in(users[user_id]), cast("int | None", users[user_id].get(REVISION)))
-            for user_id in asked
-            if user_id in users
+            user_id: (user_in(item), cast("int | None", item.get(REVISION)))
+            for user_id, item in found.items()
         }
         return await newcomers(
             self._records, actor_id, people, self._count_chats, lambda revision: revision is None
@@ -80,13 +84,13 @@ class DynamoConsents:
 
 def still_says(person: DynamoNewcomer) -> Action:
     """The condition of the transaction that adds a person: nothing of what was decided by has changed."""
-    key, values = Item({"user_id": person.user_id}), Item()
-    condition = f"attribute_exists(user_id) AND attribute_not_exists({REVISION})"
+    key, values = person_key(person.user_id), Item()
+    condition = f"{EXISTS} AND attribute_not_exists({REVISION})"
     if person.revision is not None:
-        condition, values = f"{REVISION} = :seen", {":seen": person.revision}
+        condition, values = f"{EXISTS} AND {REVISION} = :seen", {":seen": person.revision}
     if person.is_unasked and person.facts.consent.unasked_chats >= CONTENDED_FROM:
-        return UpdateItem(USERS, key, MOVE_CONSENT, values | {":one": 1}, condition)
-    return ConditionCheck(USERS, key, condition, values or None)
+        return UpdateItem(USERS, key, MOVE_CONSENT, values | {":one": 1}, condition, NAMES)
+    return ConditionCheck(USERS, key, condition, values or None, NAMES)
 
 
 def end_invitation(person: DynamoNewcomer, chat_id: str) -> list[Action]:

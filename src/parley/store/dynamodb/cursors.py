@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from functools import partial
 
-from parley.clock import MS_PER_DAY, iso
+from parley.clock import iso
 from parley.errors import OutcomeUnknown
 from parley.model import CursorMove
 from parley.store.buffered_cursors import (
@@ -30,9 +30,8 @@ from parley.store.dynamodb.driver import (
     number,
     retry_unknown,
 )
-from parley.store.dynamodb.schema import DELIVERY, DEVICES, SESSIONS, USERS, device_key, device_prefix
+from parley.store.dynamodb.schema import DELIVERY, DEVICES, device_key, device_prefix
 from parley.store.notes import Mark
-from parley.wire.limits import SESSION_DAYS
 
 
 class DynamoCursors(BufferedCursors):
@@ -123,33 +122,6 @@ class DynamoCursorWriter(CursorWriter):
                 self._known.add(place, acked, read)
                 acked = read = None
         self._unknown.discard(place)
-
-    async def write_seen(self, user_id: str, now_ms: int) -> None:
-        if not is_valid_key(user_id):
-            return
-        with contextlib.suppress(ConditionFailed):  # a later time is stored, or there is no such person
-            await retry_unknown(
-                lambda: self._dynamo.update(
-                    USERS,
-                    {"user_id": user_id},
-                    "SET last_seen = :now",
-                    {":now": iso(now_ms)},
-                    condition="attribute_exists(user_id)"
-                    " AND (attribute_not_exists(last_seen) OR last_seen < :now)",
-                )
-            )
-
-    async def write_used(self, token_hash: bytes, now_ms: int) -> None:
-        with contextlib.suppress(ConditionFailed):  # a later use is stored, or the session has ended
-            await retry_unknown(
-                lambda: self._dynamo.update(
-                    SESSIONS,
-                    {"token_hash": token_hash},
-                    "SET last_used_at_ms = :now, expires_at_ms = :until",
-                    {":now": now_ms, ":until": now_ms + SESSION_DAYS * MS_PER_DAY},
-                    condition="attribute_exists(token_hash) AND last_used_at_ms < :now",
-                )
-            )
 
 
 def _raising(acked: Mark | None, read: Mark | None) -> tuple[str, Item, str]:

@@ -46,7 +46,8 @@ from parley.store.dynamodb.driver import (
     number,
     retry_unknown,
 )
-from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS, USERS
+from parley.store.dynamodb.people import EXISTS, NAMES, USERS, person_key
+from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS
 from parley.store.ports import Allocator
 from parley.store.rules import direct_key
 
@@ -302,10 +303,11 @@ class DynamoDirectory:
                 await retry_unknown(
                     lambda: self._dynamo.update(
                         USERS,
-                        {"user_id": user_id},
+                        person_key(user_id),
                         MOVE_CONSENT,
                         {":one": 1},
-                        condition="attribute_exists(user_id)",
+                        condition=EXISTS,
+                        names=NAMES,
                     )
                 )
         if chat_ids is None:

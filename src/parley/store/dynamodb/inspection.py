@@ -14,6 +14,7 @@ from parley import ids
 from parley.clock import MS_PER_DAY, Clock, from_iso
 from parley.errors import ConfigError
 from parley.model import ChatType
+from parley.store.account_check import account_breaches
 from parley.store.dynamodb.bundles import (
     BUNDLE,
     all_unbundled,
@@ -28,6 +29,7 @@ from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.driver import Dynamo, Item, is_valid_key, number
 from parley.store.dynamodb.entries import KEY_DAYS, VOID, entry_in, key_of
 from parley.store.dynamodb.entry_changes import mark_in
+from parley.store.dynamodb.people import USERS, person_key, read_people
 from parley.store.dynamodb.references import ReferenceCheck
 from parley.store.dynamodb.scans import chat_pages, is_lasting, member_pages, table_pages, text_of
 from parley.store.dynamodb.schema import (
@@ -39,11 +41,12 @@ from parley.store.dynamodb.schema import (
     KEYS,
     MEMBERSHIPS,
     MESSAGES,
-    USERS,
     check_tables,
+    item_count,
 )
 from parley.store.entries import place_in, tag_of
 from parley.store.invariants import Breach, StoreUnreadable
+from parley.store.ports import Records
 from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
 from parley.store.rules import STRAY_POSITIONS_MAX
 
@@ -65,14 +68,16 @@ class DynamoInspection:
     )
     chats_at_once_max = 8
 
-    def __init__(self, dynamo: Dynamo, counters: Counters, clock: Clock) -> None:
+    def __init__(self, dynamo: Dynamo, records: Records, counters: Counters, clock: Clock) -> None:
         self._dynamo = dynamo
+        self._records = records
         self._counters = counters
         self._clock = clock
         self._is_checked = False
 
-    async def chat_count(self) -> int | None:
-        return None
+    async def chat_count(self) -> int:
+        await self._check_tables()
+        return await item_count(self._dynamo, CHATS)
 
     async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
         await self._check_tables()
@@ -117,7 +122,7 @@ class DynamoInspection:
     async def members(self, chat: ChatRow) -> AsyncIterator[list[MemberRow]]:
         await self._check_tables()
         async for rows in member_pages(self._dynamo, chat.chat_id):
-            accounts = await self._users_in(USERS, [_user(row) for row in rows])
+            accounts = await read_people(self._dynamo, [str(row["user_id"]) for row in rows])
             places = await self._users_in(DELIVERY, [_place(row) for row in rows])
             yield [
                 MemberRow(
@@ -125,7 +130,7 @@ class DynamoInspection:
                     role=text_of(row, "role"),
                     joined_sequence=number(row, "joined_sequence"),
                     has_account=row["user_id"] in accounts
-                    or not await is_lasting(partial(self._is_without, USERS, _user(row), row)),
+                    or not await is_lasting(partial(self._is_without, USERS, _person(row), row)),
                     in_overview=row["user_id"] in places
                     or not await is_lasting(partial(self._is_without, DELIVERY, _place(row), row)),
                 )
@@ -312,6 +317,8 @@ class DynamoInspection:
         if chat_ids is None:
             async for breach in check.table_breaches(whole=whole):
                 yield breach
+            async for breach in account_breaches(self._records):
+                yield breach
 
 
 def _entry(item: Item, tag: int) -> EntryRow:
@@ -350,8 +357,8 @@ def _position(table: str, item: Item) -> PositionRow:
     )
 
 
-def _user(member: Item) -> Item:
-    return {"user_id": member["user_id"]}
+def _person(member: Item) -> Item:
+    return person_key(str(member["user_id"]))
 
 
 def _place(member: Item) -> Item:

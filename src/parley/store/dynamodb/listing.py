@@ -1,28 +1,18 @@
-"""The `Listing` port on DynamoDB."""
+"""The `ChatListing` port on DynamoDB."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import cast
 
-from parley.clock import Clock
 from parley.model import ChatType
-from parley.store.dynamodb.accounts import account_state
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.driver import Dynamo, Item, is_valid_key, map_concurrently, number
+from parley.store.dynamodb.people import read_people, user_in
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import (
-    CHATS,
-    DELIVERY,
-    DIRECT_CHATS,
-    MEMBERSHIPS,
-    SESSIONS,
-    USERNAMES,
-    USERS,
-)
-from parley.store.rows import ListedChat, ListedMember, ListedUser
-from parley.store.rules import SAME_TITLE_MAX, direct_key
+from parley.store.dynamodb.schema import CHATS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS
+from parley.store.rows import ListedChat, ListedMember
+from parley.store.rules import SAME_TITLE_MAX
 
 COUNTERS_AT_ONCE_MAX = 16
 
@@ -30,49 +20,10 @@ COUNTERS_AT_ONCE_MAX = 16
 class DynamoListing:
     """Read strongly. `connect` opens the client, once."""
 
-    def __init__(
-        self, dynamo: Dynamo, connect: Callable[[], Awaitable[None]], counters: Counters, clock: Clock
-    ) -> None:
+    def __init__(self, dynamo: Dynamo, connect: Callable[[], Awaitable[None]], counters: Counters) -> None:
         self._dynamo = dynamo
         self._connect = connect
         self._counters = counters
-        self._clock = clock
-
-    async def users(self) -> list[ListedUser]:
-        """Counts chats and sessions with one scan of each table."""
-        await self._connect()
-        now_ms = self._clock()
-        chats: Counter[str] = Counter()
-        async for rows in table_pages(self._dynamo, DELIVERY, "user_id, has_left"):
-            chats.update(cast(str, row["user_id"]) for row in rows if not row.get("has_left"))
-        sessions: Counter[str] = Counter()
-        async for rows in table_pages(self._dynamo, SESSIONS, "user_id, expires_at_ms"):
-            sessions.update(
-                cast(str, row["user_id"]) for row in rows if number(row, "expires_at_ms") > now_ms
-            )
-        found = [
-            ListedUser(
-                user_id=(user_id := cast(str, user["user_id"])),
-                username=cast(str, user["username"]),
-                display_name=cast(str, user["display_name"]),
-                is_operator=bool(user.get("is_operator")),
-                state=account_state(user).value,
-                created_at=cast(str, user["created_at"]),
-                chats=chats[user_id],
-                sessions=sessions[user_id],
-            )
-            async for rows in table_pages(self._dynamo, USERS)
-            for user in rows
-        ]
-        return sorted(found, key=lambda user: user.username)
-
-    async def user_id_of(self, name: str) -> str | None:
-        await self._connect()
-        if not is_valid_key(name):
-            return None
-        found = await self._dynamo.get(USERNAMES, {"username": name})
-        found = found or await self._dynamo.get(USERS, {"user_id": name})
-        return cast(str, found["user_id"]) if found is not None else None
 
     async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
         await self._connect()
@@ -94,11 +45,11 @@ class DynamoListing:
     async def find_chats(self, name: str) -> list[ListedChat]:
         await self._connect()
         chat = await self._dynamo.get(CHATS, {"chat_id": name}) if is_valid_key(name) else None
-        found = [chat] if chat is not None else await self._of_title(name)
-        one, comma, other = name.partition(",")
-        if not found and comma:
-            found = await self._of_pair([one.strip(), other.strip()])
-        return await self._listed(found)
+        if chat is None and is_valid_key(name):
+            direct = await self._dynamo.get(DIRECT_CHATS, {"direct_key": name}) or {}
+            if "chat_id" in direct:
+                chat = await self._dynamo.get(CHATS, {"chat_id": direct["chat_id"]})
+        return await self._listed([chat] if chat is not None else await self._of_title(name))
 
     async def _of_title(self, title: str) -> list[Item]:
         found, wanted = list[Item](), title.casefold()
@@ -107,15 +58,6 @@ class DynamoListing:
             if len(found) >= SAME_TITLE_MAX:
                 break
         return found[:SAME_TITLE_MAX]
-
-    async def _of_pair(self, names: list[str]) -> list[Item]:
-        user_ids = [await self.user_id_of(name) for name in names]
-        if None in user_ids:
-            return []
-        key = direct_key([user_id for user_id in user_ids if user_id is not None])
-        direct = await self._dynamo.get(DIRECT_CHATS, {"direct_key": key})
-        chat = await self._dynamo.get(CHATS, {"chat_id": direct["chat_id"]}) if direct is not None else None
-        return [chat] if chat is not None else []
 
     async def _listed(self, found: list[Item]) -> list[ListedChat]:
         found = sorted(found, key=lambda chat: (str(chat["created_at"]), str(chat["chat_id"])))
@@ -136,9 +78,8 @@ class DynamoListing:
         ]
 
     async def _usernames(self, user_ids: Iterable[str]) -> dict[str, str]:
-        keys: list[Item] = [{"user_id": user_id} for user_id in dict.fromkeys(user_ids) if user_id]
-        found = await self._dynamo.batch_get(USERS, keys)
-        return {cast(str, user["user_id"]): cast(str, user["username"]) for user in found}
+        found = await read_people(self._dynamo, user_ids)
+        return {user_id: user_in(item).username for user_id, item in found.items()}
 
     async def members(self, chat_id: str) -> list[ListedMember]:
         await self._connect()

@@ -6,23 +6,29 @@ written last. The old tables stay, and nothing reads them any more.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import msgspec
 
-from parley.clock import MS_PER_DAY, MS_PER_SECOND
+from parley.clock import MS_PER_DAY, MS_PER_SECOND, from_iso
 from parley.core.deliveries import DeadLetter
 from parley.core.marks import MessageMark
 from parley.core.push_devices import OUTCOME_DAYS, RungThrough
-from parley.model import ChatSettings
-from parley.store.dynamodb.consents import MOVE_CONSENT
-from parley.store.dynamodb.driver import ConditionFailed, Dynamo, Item, number, retry_unknown
+from parley.model import AccountState, ChatSettings, Session, User
+from parley.store.dynamodb.driver import Dynamo, Item, number
 from parley.store.dynamodb.records import load
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import CHATS, SCHEMA, SEPARATOR, USERS, Report, has_table
-from parley.store.records import BOOKS, WindowsOfChats, lines_of, record_of, said_by
+from parley.store.dynamodb.schema import CHATS, SCHEMA, SEPARATOR, Report, has_table
+from parley.store.records import (
+    BOOKS,
+    WindowsOfChats,
+    line_of_session,
+    lines_of,
+    record_of,
+    records_of_person,
+    said_by,
+)
 from parley.store.tables import (
     AMENDMENTS,
     API_TOKENS,
@@ -31,6 +37,7 @@ from parley.store.tables import (
     AUDIT,
     CHAT_SETTINGS,
     DEAD_LETTERS,
+    DELETIONS,
     ERASURES,
     EXTERNAL_IDS,
     LOG_HASHES,
@@ -39,12 +46,17 @@ from parley.store.tables import (
     PUSH_OUTCOMES,
     PUSH_RUNG,
     SERVER_KEYS,
+    SESSIONS,
+    USER_SESSIONS,
     WEBHOOKS,
+    KeptPerson,
+    KeptSession,
     RecordTable,
     ServerKey,
 )
 
 FIRST_WITH_RECORDS = 14
+WRITES_AT_ONCE_MAX = 16
 KEY_PREFIX = "key:"
 """Before the name of a server's key, where it was beside the version."""
 RUNG = "rung"
@@ -110,6 +122,23 @@ def _outcome(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
         yield PUSH_OUTCOMES, record_of(PUSH_OUTCOMES.kind, item | whose)
 
 
+def _person(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+    state = item.get("account_state", AccountState.ACTIVE.value)
+    user = record_of(User, item | {"last_seen": None, "state": state})
+    seen = cast("str | None", item.get("last_seen"))
+    person = KeptPerson(
+        user=user,
+        password_hash=cast(str, item["password_hash"]),
+        last_seen_ms=from_iso(seen) if seen is not None else 0,
+    )
+    return records_of_person(person)
+
+
+def _session(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+    session = KeptSession(session=record_of(Session, item), token_hash=cast(bytes, item["token_hash"]))
+    return [(SESSIONS, session), (USER_SESSIONS, line_of_session(session))]
+
+
 def _mark(windows: WindowsOfChats) -> Read:
     def read(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
         chat_id, _, target = cast(str, item["place"]).partition(SEPARATOR)
@@ -139,6 +168,9 @@ def _server_key(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
 
 
 MOVED: dict[str, Read] = {
+    "users": _person,
+    "sessions": _session,
+    "account_deletions": _each(DELETIONS),
     "books": _of_book,
     "api_tokens": _each(API_TOKENS),
     "external_ids": _each(EXTERNAL_IDS),
@@ -173,15 +205,9 @@ async def _move_consents(dynamo: Dynamo, report: Report) -> None:
 
 
 async def _move_consent(dynamo: Dynamo, user_id: str, there: list[str]) -> int:
-    """All that a person has said; only who has a revision is asked for it."""
+    """All that a person has said. Who was moved is asked for it: see `load`."""
     found = {name: await dynamo.query_all(name, "user_id = :user", {":user": user_id}) for name in there}
     relations, invitations = [found.get(name, []) for name in OF_PEOPLE[:2]]
-    with contextlib.suppress(ConditionFailed):  # there is no such person any more
-        await retry_unknown(
-            lambda: dynamo.update(
-                USERS, {"user_id": user_id}, MOVE_CONSENT, {":one": 1}, condition="attribute_exists(user_id)"
-            )
-        )
     records = said_by(user_id, relations, invitations)
     for table, record in records:
         await load(dynamo, table, [record])
@@ -208,5 +234,6 @@ async def move_to_records(dynamo: Dynamo, version: int, report: Report) -> None:
                 moved += len(records)
         report(f"{dynamo.table(name)}: {moved} records moved")
     await _move_consents(dynamo, report)
-    old = ", ".join(dynamo.table(name) for name in (*moves, *OF_PEOPLE) if name not in (CHATS, SCHEMA))
+    gone = (*moves, *OF_PEOPLE, "usernames", "user_sessions")
+    old = ", ".join(dynamo.table(name) for name in gone if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be deleted when all is well: {old}")

@@ -11,11 +11,8 @@ from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.core.deliveries import Lane
 from parley.ids import EVENT, Ids
 from parley.model import (
-    AccountDeletion,
-    AccountState,
     Notify,
 )
-from parley.store.dynamodb.accounts import REVISION, session_in, session_item, user_in, user_item
 from parley.store.dynamodb.consents import IS_UNASKED
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
@@ -25,15 +22,10 @@ from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
     CHATS,
     COUNTERS,
-    DELETIONS,
     DELIVERY,
     DEVICES,
     LANES,
     MEMBERSHIPS,
-    SESSIONS,
-    USER_SESSIONS,
-    USERNAMES,
-    USERS,
     device_key,
 )
 from parley.store.dynamodb.schema import DIRECT_CHATS as DIRECT
@@ -41,8 +33,6 @@ from parley.store.records import (
     KeptChat,
     KeptCursor,
     KeptMember,
-    KeptPerson,
-    KeptSession,
     KeptState,
     Record,
     columns_of,
@@ -102,11 +92,9 @@ class RecordItems:
 
     async def write(self, records: Sequence[Record]) -> None:
         """Rows by batches; what has writers of its own, one by one."""
-        match records[0]:
-            case _:
-                await self._write_items([item for record in records for item in self._items(record)])
-                if isinstance(records[0], KeptChat) and self._counters.allocator is not None:
-                    await self._each(self._restore_counter, records)
+        await self._write_items([item for record in records for item in self._items(record)])
+        if isinstance(records[0], KeptChat) and self._counters.allocator is not None:
+            await self._each(self._restore_counter, records)
 
     async def _each(self, write: Callable[[Any], Any], records: Sequence[Record]) -> None:
         await map_concurrently(write, records, WRITES_AT_ONCE_MAX)
@@ -125,14 +113,6 @@ class RecordItems:
 
     def _items(self, record: Record) -> Items:
         match record:
-            case KeptPerson():
-                return _person_items(record)
-            case KeptSession(session=session, token_hash=token_hash):
-                place: Item = {"user_id": session.user_id, "session_id": session.session_id}
-                return [
-                    (SESSIONS, session_item(session, token_hash)),
-                    (USER_SESSIONS, place | {"token_hash": token_hash}),
-                ]
             case KeptChat():
                 return self._chat_items(record)
             case KeptMember():
@@ -143,8 +123,6 @@ class RecordItems:
                 at: Item = {"last_acked_sequence": record.last_acked_sequence}
                 named: Item = {"device_id": device_id, "chat_id": chat_id}
                 return [(DEVICES, device_key(user_id, device_id, chat_id) | named | at)]
-            case AccountDeletion():
-                return [(DELETIONS, {"user_id": record.user_id, "since_ms": record.since_ms})]
             case Lane():
                 return [(LANES, columns_of(record) | lane_key(record.chat_id, record.recipient))]
             case _:
@@ -181,16 +159,6 @@ def _present(fields: Mapping[str, Value]) -> Item:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _person_items(record: KeptPerson) -> Items:
-    user = record.user
-    spoken: Item = {REVISION: 1}  # what they have said is copied, too
-    state: Item = {"account_state": user.state.value} if user.state is not AccountState.ACTIVE else {}
-    return [
-        (USERS, user_item(user, record.password_hash) | spoken | state),
-        (USERNAMES, {"username": user.username, "user_id": user.user_id}),
-    ]
-
-
 def _member_item(record: KeptMember) -> Item:
     member = record.member
     return {
@@ -203,19 +171,6 @@ def _member_item(record: KeptMember) -> Item:
 
 
 # Reading items
-
-
-def _person(item: Item) -> list[Record]:
-    return [
-        KeptPerson(
-            user=user_in(item),
-            password_hash=cast(str, item["password_hash"]),
-        )
-    ]
-
-
-def _session(item: Item) -> list[Record]:
-    return [KeptSession(session=session_in(item), token_hash=cast(bytes, item["token_hash"]))]
 
 
 def _member(item: Item) -> list[Record]:
@@ -236,18 +191,11 @@ def _state(item: Item) -> list[Record]:
     return [replace(state, is_unasked=state.is_unasked and not state.has_left)]
 
 
-def _deletion(item: Item) -> list[Record]:
-    return [AccountDeletion(cast(str, item["user_id"]), number(item, "since_ms"))]
-
-
 def _no_records(item: Item) -> list[Record]:
     raise TypeError(f"{item} needs more than one item")
 
 
 READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
-    KeptPerson: (USERS, _person),
-    AccountDeletion: (DELETIONS, _deletion),
-    KeptSession: (SESSIONS, _session),
     KeptChat: (CHATS, _no_records),
     KeptMember: (MEMBERSHIPS, _member),
     KeptState: (DELIVERY, _state),

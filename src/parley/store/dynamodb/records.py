@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import cast
 
@@ -21,9 +22,21 @@ from parley.store.dynamodb.driver import (
     number,
     retry_unknown,
 )
+from parley.store.dynamodb.recent_reads import RecentReads
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import NUMBER, PARTITION, PLACE, RECORD, TTL, records_of
+from parley.store.dynamodb.schema import (
+    CONSENT_REVISION,
+    NUMBER,
+    PARTITION,
+    PLACE,
+    RECORD,
+    TTL,
+    item_count,
+    records_of,
+)
 from parley.store.tables import (
+    ALONE,
+    PEOPLE,
     CheckRecord,
     Key,
     PutRecord,
@@ -62,13 +75,27 @@ class DynamoRecords:
         self._connect = connect
         self._clock = clock
         self._ids = ids
+        self._recent = RecentReads(dynamo)
 
-    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
-        found = await self._items(table, [key for key in keys if askable(*key)])
+    async def close(self) -> None:
+        await self._recent.close()
+
+    async def get(
+        self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
+    ) -> list[R | None]:
+        await self._connect()
+        wanted = [key for key in keys if askable(*key)]
+        found: dict[Key, Item] = {}
+        if may_be_old:
+            items = await asyncio.gather(*(self._recent.read(records_of(table), *key) for key in wanted))
+            found = {key: item for key, item in zip(wanted, items, strict=True) if item is not None}
+        found |= await self._items(table, [key for key in wanted if key not in found])
         return [_decoded(table, found[key]) if key in found else None for key in keys]
 
     async def _items(self, table: RecordTable[R], keys: Sequence[Key]) -> dict[Key, Item]:
         name, wanted = records_of(table), [place_of(key) for key in dict.fromkeys(keys)]
+        if not wanted:
+            return {}
         if len(wanted) == 1:
             item = await self._dynamo.get(name, wanted[0])
             items = [] if item is None else [item]
@@ -105,17 +132,24 @@ class DynamoRecords:
                 break
         return found
 
-    async def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]:
+    async def scan(
+        self, table: RecordTable[R], partition: str = "", *, after: str = ""
+    ) -> AsyncIterator[list[R]]:
+        """`after`: a partition with one record."""
         await self._connect()
-        after = ""
+        place = ""
         while partition:
-            records = await self.page(table, partition, after, RECORDS_PER_PAGE)
+            records = await self.page(table, partition, place, RECORDS_PER_PAGE)
             yield records
             if len(records) < RECORDS_PER_PAGE:
                 return
-            after = table.key(records[-1])[1]
-        async for items in table_pages(self._dynamo, records_of(table)):
+            place = table.key(records[-1])[1]
+        start = place_of((after, ALONE)) if after else None
+        async for items in table_pages(self._dynamo, records_of(table), start=start):
             yield [_decoded(table, item) for item in items]
+
+    async def count(self, table: RecordTable[R]) -> int:
+        return await item_count(self._dynamo, records_of(table))
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
         partition_of(table, list(changes))
@@ -202,8 +236,9 @@ class DynamoRecords:
 
 
 async def load(dynamo: Dynamo, table: RecordTable[R], records: Sequence[R]) -> None:
-    """Over whatever is there."""
-    items = [_item(table, record) for record in records]
+    """Over whatever is there. A person who is put so may have said something: see `consents`."""
+    beside: Item = {CONSENT_REVISION: 1} if table.name == PEOPLE.name else {}
+    items = [_item(table, record) | beside for record in records]
     if items:
         await retry_unknown(lambda: dynamo.batch_put(records_of(table), items))
 

@@ -17,18 +17,13 @@ from parley.store.dynamodb.scans import chat_pages, is_lasting, member_pages, ta
 from parley.store.dynamodb.schema import (
     CHATS,
     COUNTERS,
-    DELETIONS,
     DELIVERY,
     DEVICES,
     DIRECT_CHATS,
     KEYS,
     MEMBERSHIPS,
     MESSAGES,
-    SESSIONS,
     TABLES,
-    USER_SESSIONS,
-    USERNAMES,
-    USERS,
 )
 from parley.store.invariants import Breach
 
@@ -81,12 +76,6 @@ REFERENCES = (
     Reference(DELIVERY, CHATS),
     Reference(DEVICES, CHATS),
     Reference(DIRECT_CHATS, CHATS, differs("direct_key")),
-    Reference(USERS, USERNAMES, differs("user_id")),
-    Reference(USERNAMES, USERS, differs("username")),
-    Reference(SESSIONS, USERS),
-    Reference(SESSIONS, USER_SESSIONS, differs("token_hash")),
-    Reference(USER_SESSIONS, SESSIONS, differs("user_id", "session_id")),
-    Reference(DELETIONS, USERS),
 )
 LOGS = (Reference(MESSAGES, CHATS), Reference(KEYS, CHATS))
 """The big tables. The check has read the rows of existing chats, so only orphaned rows are new."""

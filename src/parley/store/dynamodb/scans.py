@@ -25,8 +25,9 @@ async def is_lasting(is_broken: Callable[[], Awaitable[bool]]) -> bool:
     return True
 
 
-async def table_pages(dynamo: Dynamo, table: str, projection: str | None = None) -> AsyncIterator[list[Item]]:
-    start: Item | None = None
+async def table_pages(
+    dynamo: Dynamo, table: str, projection: str | None = None, start: Item | None = None
+) -> AsyncIterator[list[Item]]:
     while True:
         page = await dynamo.scan(table, projection=projection, start=start)
         yield page.items

@@ -116,18 +116,8 @@ DELIVERY = _define(Table("delivery_state", "user_id", "chat_id"))
 """A person's own row of a chat: how far they are, whether they left, whether it is muted."""
 DEVICES = _define(Table("user_device_cursors", "user_id", "device_chat"))
 """How far each device has received each chat; see `device_key`."""
-USERS = _define(Table("users", "user_id"))
-"""People: profile, settings, the hash of the password."""
-USERNAMES = _define(Table("usernames", "username"))
-"""Which person has a username."""
 DIRECT_CHATS = _define(Table("direct_chats", "direct_key"))
 """Which chat is the direct chat of two people."""
-SESSIONS = _define(Table("sessions", "token_hash", hash_kind="B"))
-"""Sessions by the hash of their token."""
-USER_SESSIONS = _define(Table("user_sessions", "user_id", "session_id"))
-"""The sessions of a person."""
-DELETIONS = _define(Table("account_deletions", "user_id"))
-"""Deleted accounts that may still be in chats and lists."""
 LANES = _define(Table("lanes", "shard_no", "lane", hash_kind="N"))
 """Which recipients are not up to date; `lane` is recipient and chat."""
 IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
@@ -135,6 +125,8 @@ IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
 SCHEMA = _define(Table("schema", "name"))
 """The version of these tables, and keys of the server."""
 
+CONSENT_REVISION = "consent_revision"
+"""Beside the record of a person; see `consents`."""
 PARTITION, PLACE, RECORD, NUMBER, TTL = "partition", "place", "record", "number", "ttl"
 """The attributes of every record: see `store/tables.py`."""
 

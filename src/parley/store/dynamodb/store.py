@@ -10,8 +10,6 @@ from parley.core.jobs import Job
 from parley.ids import Ids
 from parley.model import Head
 from parley.store.copy_mark import check_copied
-from parley.store.dynamodb.account_admin import DynamoAccountAdmin
-from parley.store.dynamodb.accounts import DynamoAccounts
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
 from parley.store.dynamodb.chat_state import DynamoChatStates
@@ -105,8 +103,6 @@ class DynamoStore:
             )
         self.log = DynamoLog(planner, appends, prefixes, metrics)
         self.directory = DynamoDirectory(dynamo, states, consents, clock, ids, allocator)
-        self.accounts = DynamoAccounts(dynamo, clock, ids)
-        self.account_admin = DynamoAccountAdmin(dynamo, clock, ids, self.directory.fence)
         self.member_states = DynamoMemberStates(dynamo)
         self.cursors = DynamoCursors(dynamo)
         self.lanes = DynamoLanes(dynamo)
@@ -114,8 +110,8 @@ class DynamoStore:
         marks_table = COUNTERS if is_atomic else CHATS
         self.entries = DynamoEntries(dynamo, states, clock, ids, marks_table)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
-        self.listing = DynamoListing(dynamo, self._connect, counters, clock)
-        self.inspection = DynamoInspection(dynamo, counters, clock)
+        self.listing = DynamoListing(dynamo, self._connect, counters)
+        self.inspection = DynamoInspection(dynamo, self.records, counters, clock)
         self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
         self.transfer = DynamoTransfer(dynamo, self.records, self._connect, counters, clock, ids)
         self._is_connected = False
@@ -151,7 +147,7 @@ class DynamoStore:
 
     async def close(self) -> None:
         await self.cursors.close()
-        await self.accounts.close()
+        await self.records.close()
         await self.outbox.close()
         if self.allocator is not None:
             await self.allocator.close()

@@ -48,7 +48,7 @@ CLOSE = "DELETE FROM open_allocations WHERE chat_no = ? AND sequence = ?"
 FIND_KEY = "SELECT wire FROM entries WHERE chat_no = ? AND client_id = ?"
 FIND_ARCHIVED_KEY = (
     "SELECT sequence, message_id, archived_keys.created_at, user_id FROM archived_keys"
-    " JOIN users ON user_no = sender_no WHERE chat_no = ? AND client_id = ?"
+    " JOIN user_numbers ON user_no = sender_no WHERE chat_no = ? AND client_id = ?"
 )
 
 MESSAGE = Kind.MESSAGE.value

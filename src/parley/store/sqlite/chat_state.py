@@ -131,7 +131,8 @@ class SqliteChatState:
                 slow_mode_seconds=self.slow_mode_seconds,
             )
             found = ChatSender(user_number, facts, replace(facts, predecessor=StoredBy.SENDER))
-        self.senders[user_id] = found
+        if found is None or found.facts.account is AccountState.ACTIVE:
+            self.senders[user_id] = found  # nothing says when an account that is not active is so again
         return found
 
     def since_last_ms(self, execute: Execute, sender_number: int, now_ms: int) -> int:
@@ -220,7 +221,7 @@ class SqliteChatStates:
 
 def user_no(execute: Execute, user_id: str) -> int:
     """The number of a person who is no member yet."""
-    number: Any = execute("SELECT user_no FROM users WHERE user_id = ?", (user_id,)).get
+    number: Any = execute("SELECT user_no FROM user_numbers WHERE user_id = ?", (user_id,)).get
     return int(number)
 
 

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parley.core.permissions import JoinFacts
-from parley.model import PersonConsent
+from parley.model import AccountState, PersonConsent
 from parley.store.consent import Newcomer, join_facts, uninvited
-from parley.store.sqlite.accounts import USER_COLUMNS, USER_COLUMNS_COUNT, json_ids, user_of
 from parley.store.sqlite.chat_state import Execute
-from parley.store.sqlite.reads import Row
+from parley.store.sqlite.reads import Row, json_ids
 from parley.store.sqlite.record_rows import load
 from parley.store.sqlite.writer import Transaction
-from parley.store.tables import ALONE, CONSENTS, CONTACTS, INVITED_PEOPLE
+from parley.store.tables import ALONE, CONSENTS, CONTACTS, INVITED_PEOPLE, PEOPLE
 
 RECORD = "SELECT record FROM records WHERE kind = ? AND partition = ? AND place = ?"
 NEWCOMERS = f"""
-SELECT {USER_COLUMNS},
-    (SELECT record FROM records WHERE kind = '{CONSENTS.name}' AND partition = users.user_id
+SELECT people.record,
+    (SELECT record FROM records WHERE kind = '{CONSENTS.name}' AND partition = people.partition
         AND place = '{ALONE}'),
-    EXISTS (SELECT 1 FROM records WHERE kind = '{CONTACTS.name}' AND partition = users.user_id
+    EXISTS (SELECT 1 FROM records WHERE kind = '{CONTACTS.name}' AND partition = people.partition
         AND place = ?2),
-    (SELECT count(*) FROM chat_memberships AS m WHERE m.user_id = users.user_id),
-    (SELECT count(*) FROM chat_memberships AS m WHERE m.user_id = users.user_id AND m.is_unasked)
-FROM json_each(?1) AS asked CROSS JOIN users ON users.user_id = asked.value
-WHERE account_state <> 'deleted'
+    (SELECT count(*) FROM chat_memberships AS m WHERE m.user_id = people.partition),
+    (SELECT count(*) FROM chat_memberships AS m WHERE m.user_id = people.partition AND m.is_unasked)
+FROM json_each(?1) AS asked CROSS JOIN records AS people
+    ON people.kind = '{PEOPLE.name}' AND people.partition = asked.value AND people.place = '{ALONE}'
 """
 
 
@@ -32,8 +31,10 @@ def newcomers(execute: Execute, actor_id: str, user_ids: Sequence[str]) -> dict[
     """Those of these people who exist and are not deleted."""
     rows: list[Row] = execute(NEWCOMERS, (json_ids(user_ids), actor_id)).fetchall()
     found = {}
-    for row in rows:
-        user, (record, is_contact, total, unasked) = user_of(row), row[USER_COLUMNS_COUNT:]
+    for person, record, is_contact, total, unasked in rows:
+        user = PEOPLE.decode(person).user
+        if user.state is AccountState.DELETED:
+            continue
         said = None if record is None else CONSENTS.decode(record)
         facts: JoinFacts = join_facts(user, said, actor_id, bool(is_contact), (total, unasked))
         found[user.user_id] = Newcomer(user.user_id, facts, said, None)

@@ -8,13 +8,12 @@ from typing import Any
 
 import structlog
 
-from parley.clock import MS_PER_DAY, iso
+from parley.clock import iso
 from parley.errors import StoreDamaged, StoreError
 from parley.model import CursorMove, ReceiptKind
 from parley.store.notes import NOTHING, Mark, Notes
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.writer import Transaction, Writer
-from parley.wire.limits import SESSION_DAYS
 
 FLUSH_AFTER_SECONDS = 0.05
 
@@ -38,12 +37,6 @@ RAISE_READ = (
     " WHERE user_id = ?4 AND chat_id = ?5 AND read_up_to < ?2"
     " RETURNING user_id, chat_id, read_up_to, read_at"
 )
-USED = (
-    "UPDATE sessions SET last_used_at_ms = ?, expires_at_ms = ? WHERE token_hash = ? AND last_used_at_ms < ?"
-)
-SEEN = "UPDATE users SET last_seen = ?1 WHERE user_id = ?2 AND coalesce(last_seen, '') < ?1"
-"""Times in ISO 8601 sort by age."""
-
 Person = tuple[str, str]
 """A member of a chat: the ids of the person and of the chat."""
 
@@ -76,14 +69,6 @@ class SqliteCursors:
 
     def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
         self._notes.note_read(user_id, chat_id, (sequence, now_ms))
-        self._flush_soon()
-
-    def note_used(self, token_hash: bytes, now_ms: int) -> None:
-        self._notes.note_used(token_hash, now_ms)
-        self._flush_soon()
-
-    def note_seen(self, user_id: str, now_ms: int) -> None:
-        self._notes.note_seen(user_id, now_ms)
         self._flush_soon()
 
     async def flush(self, user_id: str | None = None) -> None:
@@ -202,11 +187,6 @@ def write_notes(transaction: Transaction, notes: Notes) -> list[CursorMove]:
     behind = devices.difference((one.user_id, one.chat_id) for one in moved)
     if behind:
         transaction.executemany(TOUCH, [(transaction.change, *person) for person in behind])
-    if notes.used:
-        days_ms = SESSION_DAYS * MS_PER_DAY
-        transaction.executemany(USED, [(ms, ms + days_ms, token, ms) for token, ms in notes.used.items()])
-    if notes.seen:
-        transaction.executemany(SEEN, [(iso(ms), user_id) for user_id, ms in notes.seen.items()])
     return moved
 
 

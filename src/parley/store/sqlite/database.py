@@ -38,6 +38,7 @@ class Database:
         self._beside = beside
         self.writer: apsw.Connection
         self.reader: apsw.Connection
+        self.is_open = False
 
     def open(self) -> None:
         """Open, migrate, and make durable what a crash left in the write-ahead log.
@@ -58,6 +59,7 @@ class Database:
             self.reader = self._connect()
             self.reader.pragma("query_only", True)
             check_roots(self.reader)
+            self.is_open = True
         except (apsw.Error, OSError, StoreDamaged) as error:
             self.close()
             raise self._unusable(error) from error

@@ -13,7 +13,9 @@ import apsw
 import msgspec
 
 from parley import ids
+from parley.store.account_check import account_breaches
 from parley.store.invariants import Breach
+from parley.store.ports import Records
 from parley.store.rows import (
     ArchiveMark,
     ChatRow,
@@ -94,18 +96,19 @@ REFERENCES = [
     ("user_device_cursors", "chat_id", "chat_id", "chats", "chat_id"),
     ("delivery_state", "chat_id", "chat_id", "chats", "chat_id"),
     ("open_allocations", "chat_no", "chat_no", "chats", "chat_no"),
-    ("sessions", "session_id", "user_id", "users", "user_id"),
-    ("account_deletions", "user_id", "user_id", "users", "user_id"),
     ("chat_archives", "chat_id", "chat_id", "chats", "chat_id"),
 ]
 """A table, an expression that names its rows, a column, and the table and column that it refers to."""
 
 
 class SqliteInspection:
+    """`records`: people and their names are checked there; None where no engine was made."""
+
     not_shown: frozenset[str] = frozenset()
     chats_at_once_max = 1
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, records: Records | None = None) -> None:
+        self._records = records
         self._reader = CommandReader(folder)
         self._rows = self._reader.rows
         self._user_ids: dict[int, str | None] = {}
@@ -113,7 +116,7 @@ class SqliteInspection:
     def close(self) -> None:
         self._reader.close()
 
-    async def chat_count(self) -> int | None:
+    async def chat_count(self) -> int:
         return int(self._rows("SELECT count(*) FROM chats")[0][0])
 
     async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
@@ -192,7 +195,7 @@ class SqliteInspection:
         if user_no not in self._user_ids:
             if len(self._user_ids) >= PEOPLE_REMEMBERED_MAX:
                 self._user_ids.clear()
-            rows = self._rows("SELECT user_id FROM users WHERE user_no = ?", (user_no,))
+            rows = self._rows("SELECT user_id FROM user_numbers WHERE user_no = ?", (user_no,))
             self._user_ids[user_no] = rows[0][0] if rows else None
         return self._user_ids[user_no]
 
@@ -229,6 +232,9 @@ class SqliteInspection:
             return
         for breach in (*self._schema_breaches(), *self._reference_breaches()):
             yield breach
+        if self._records is not None:
+            async for breach in account_breaches(self._records):
+                yield breach
         if whole:
             for (problem,) in self._rows(f"PRAGMA quick_check({FILE_PROBLEMS_MAX})"):
                 if problem != "ok":

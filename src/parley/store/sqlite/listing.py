@@ -1,21 +1,14 @@
-"""The `Listing` port on SQLite."""
+"""The `ChatListing` port on SQLite."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, cast
 
-from parley.clock import Clock
-from parley.store.rows import ListedChat, ListedMember, ListedUser
-from parley.store.rules import SAME_TITLE_MAX, direct_key
+from parley.store.rows import ListedChat, ListedMember
+from parley.store.rules import SAME_TITLE_MAX
 from parley.store.sqlite.command_connection import command_connection
 
-USERS = """
-SELECT user_id, username, display_name, is_operator, account_state, created_at,
-    (SELECT count(*) FROM chat_memberships AS m WHERE m.user_id = users.user_id),
-    (SELECT count(*) FROM sessions AS s WHERE s.user_id = users.user_id AND s.expires_at_ms > ?)
-FROM users ORDER BY username
-"""
 CHATS = """
 SELECT chats.chat_id, chat_type, name,
     (SELECT count(*) FROM chat_memberships AS m WHERE m.chat_id = chats.chat_id),
@@ -27,9 +20,8 @@ SELECT chats.chat_id, chat_type, name,
 FROM chats
 """
 OF_USER = "WHERE chats.chat_id IN (SELECT chat_id FROM chat_memberships WHERE user_id = ?)"
-BY_ID = "WHERE chats.chat_id = ?"
+BY_ID = "WHERE chats.chat_id = ?1 OR direct_key = ?1"
 BY_TITLE = "WHERE name <> '' AND casefold(name) = casefold(?)"
-BY_PAIR = "WHERE direct_key = ?"
 MEMBERS = """
 SELECT m.user_id, username, role, joined_at, joined_sequence,
     coalesce(last_acked_sequence, 0), coalesce(read_up_to, 0)
@@ -40,9 +32,8 @@ WHERE m.chat_id = ? ORDER BY m.joined_sequence, username
 
 
 class SqliteListing:
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._clock = clock
 
     def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
         with command_connection(self._folder, read_only=True) as connection:
@@ -52,26 +43,11 @@ class SqliteListing:
             except UnicodeEncodeError:  # what was typed is no text, so no row has it
                 return []
 
-    async def users(self) -> list[ListedUser]:
-        return [
-            ListedUser(user_id, username, display_name, bool(is_operator), *rest)
-            for user_id, username, display_name, is_operator, *rest in self._rows(USERS, (self._clock(),))
-        ]
-
-    async def user_id_of(self, name: str) -> str | None:
-        rows = self._rows("SELECT user_id FROM users WHERE username = ?1 OR user_id = ?1", (name,))
-        return str(rows[0][0]) if rows else None
-
     async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
         return self._chats("") if of_user_id is None else self._chats(OF_USER, of_user_id)
 
     async def find_chats(self, name: str) -> list[ListedChat]:
-        found = self._chats(BY_ID, name) or self._chats(BY_TITLE, name)[:SAME_TITLE_MAX]
-        one, comma, other = name.partition(",")
-        if found or not comma:
-            return found
-        pair = [await self.user_id_of(one.strip()), await self.user_id_of(other.strip())]
-        return self._chats(BY_PAIR, direct_key([user_id for user_id in pair if user_id is not None]))
+        return self._chats(BY_ID, name) or self._chats(BY_TITLE, name)[:SAME_TITLE_MAX]
 
     async def members(self, chat_id: str) -> list[ListedMember]:
         return [ListedMember(*row) for row in self._rows(MEMBERS, (chat_id,))]

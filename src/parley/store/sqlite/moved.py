@@ -13,11 +13,21 @@ from typing import Any
 import apsw
 from msgspec import Struct, field
 
+from parley.clock import from_iso
 from parley.core.attachments import line_of
 from parley.core.log_hash import StoredHash
 from parley.core.push_devices import GIVEN, PersonPushDevices, PushDevice, PushOutcome
-from parley.model import ChatSettings
-from parley.store.records import BOOKS, WindowsOfChats, lines_of, record_of, rung_by, said_by
+from parley.model import AccountDeletion, ChatSettings, Session, User
+from parley.store.records import (
+    BOOKS,
+    WindowsOfChats,
+    line_of_session,
+    lines_of,
+    record_of,
+    records_of_person,
+    rung_by,
+    said_by,
+)
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import (
     AMENDMENTS,
@@ -27,15 +37,21 @@ from parley.store.tables import (
     AUDIT,
     CHAT_SETTINGS,
     DEAD_LETTERS,
+    DELETIONS,
     ERASURES,
     EXTERNAL_IDS,
     LOG_HASHES,
     MESSAGE_MARKS,
+    PEOPLE,
     PUSH_DEVICES,
     PUSH_OUTCOMES,
     PUSH_RUNG,
     SERVER_KEYS,
+    SESSIONS,
+    USER_SESSIONS,
     WEBHOOKS,
+    KeptPerson,
+    KeptSession,
     RecordTable,
 )
 
@@ -79,11 +95,30 @@ def move_to_records(connection: apsw.Connection) -> None:
         if moved.table is DEAD_LETTERS:
             for table, line in [both for letter in records for both in lines_of(letter)]:
                 load(connection, table, [line])
+    move_people(connection)
     move_hashes(connection)
     move_push(connection)
     move_settings(connection, windows)
     move_consents(connection)
     for name in ("books", *(moved.name for moved in MOVED)):
+        connection.execute(f"DROP TABLE {name}")
+
+
+def move_people(connection: apsw.Connection) -> None:
+    """A person becomes a record, as do their name, their place among the operators, and each session."""
+    for row in rows_of(connection, MovedTable("users", PEOPLE, {"account_state": "state"})):
+        seen_ms = from_iso(row["last_seen"]) if row["last_seen"] is not None else 0
+        user = record_of(User, row | {"last_seen": None})
+        person = KeptPerson(user=user, password_hash=row["password_hash"], last_seen_ms=seen_ms)
+        for table, record in records_of_person(person):
+            load(connection, table, [record])
+    for row in rows_of(connection, MovedTable("sessions", SESSIONS)):
+        session = KeptSession(session=record_of(Session, row), token_hash=row["token_hash"])
+        load(connection, SESSIONS, [session])
+        load(connection, USER_SESSIONS, [line_of_session(session)])
+    rows = rows_of(connection, MovedTable("account_deletions", DELETIONS))
+    load(connection, DELETIONS, [record_of(AccountDeletion, row) for row in rows])
+    for name in ("users", "sessions", "account_deletions"):
         connection.execute(f"DROP TABLE {name}")
 
 

@@ -112,7 +112,7 @@ class SqliteOverviews:
     ) -> OverviewPage:
         """Reads the store's last change first: a change that commits meanwhile is sent again, not missed."""
         last = self._reads.row(
-            "SELECT last, (SELECT user_no FROM users WHERE user_id = ?) FROM changes", (user_id,)
+            "SELECT last, (SELECT user_no FROM user_numbers WHERE user_id = ?) FROM changes", (user_id,)
         )
         assert last is not None
         if after is not None and after.startswith(NEWEST):

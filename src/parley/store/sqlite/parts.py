@@ -187,8 +187,10 @@ class _snapshot:  # noqa: N801 - reads like a function in a with statement
 
 
 def _state(connection: apsw.Connection) -> StoreState:
+    are_records = "user_numbers" in _tables(connection, "part")
+    people_of = "part.records WHERE kind = 'people'" if are_records else "part.users"
     chats, people = (
-        int(connection.execute(f"SELECT count(*) FROM part.{t}").get) for t in ("chats", "users")
+        int(connection.execute(f"SELECT count(*) FROM {rows}").get) for rows in ("part.chats", people_of)
     )
     marks = {}
     if "chat_archives" in _tables(connection, "part"):
@@ -282,7 +284,7 @@ class SqliteRebuild:
         with writing(self._connection):
             begin_anew(self._connection, now_ms)
             if ends_sessions:
-                self._connection.execute("DELETE FROM sessions")
+                self._connection.execute("DELETE FROM records WHERE kind IN ('sessions', 'user_sessions')")
         self._connection.pragma("synchronous", "full")
         self._connection.pragma("journal_mode", "wal")
         self._connection.close()

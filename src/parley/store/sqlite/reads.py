@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apsw
+import msgspec
 
 from parley.errors import StoreError
 from parley.store.sqlite.damage import note, store_error, tables_of
@@ -20,6 +21,10 @@ class Reads:
     def __init__(self, database: Database, writer: Writer) -> None:
         self._database = database
         self._writer = writer
+
+    @property
+    def is_open(self) -> bool:
+        return self._database.is_open
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> apsw.Cursor:
         """A cursor over committed rows; StoreUnavailable while the file cannot be trusted.
@@ -52,3 +57,9 @@ class Reads:
     def row(self, sql: str, values: tuple[Any, ...] = ()) -> Row | None:
         rows = self.rows(sql, values)
         return rows[0] if rows else None
+
+
+def json_ids(user_ids: Iterable[str]) -> str:
+    """The ids without duplicates, as a JSON list. SQLite would cut an id at a NUL; no existing id has one."""
+    wanted = [user_id for user_id in dict.fromkeys(user_ids) if "\0" not in user_id]
+    return msgspec.json.encode(wanted).decode()

@@ -8,13 +8,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from parley.core.deliveries import Lane
-from parley.model import AccountDeletion
 from parley.store.records import (
     KeptChat,
     KeptCursor,
     KeptMember,
-    KeptPerson,
-    KeptSession,
     KeptState,
     Record,
     column_names,
@@ -68,12 +65,6 @@ IS_UNASKED = (
 )
 
 TABLES: dict[type[Record], TableOfRecords] = {
-    KeptPerson: TableOfRecords(
-        name="users",
-        key=("user_id",),
-        renamed={"state": "account_state"},
-    ),
-    KeptSession: TableOfRecords(name="sessions", key=("session_id",)),
     KeptChat: TableOfRecords(
         name="chats",
         key=("chat_id",),
@@ -94,6 +85,5 @@ TABLES: dict[type[Record], TableOfRecords] = {
         last_change=True,
     ),
     KeptCursor: TableOfRecords(name="user_device_cursors", key=("user_id", "device_id", "chat_id")),
-    AccountDeletion: TableOfRecords(name="account_deletions", key=("user_id",)),
     Lane: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
 }

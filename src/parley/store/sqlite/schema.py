@@ -504,10 +504,51 @@ CREATE INDEX records_by_expiry ON records (kind, expires_ms) WHERE expires_ms IS
 """
 """All tables of records (`store/tables.py`), by the name of each."""
 
+PEOPLE_17 = """
+CREATE TABLE user_numbers (
+    user_no INTEGER PRIMARY KEY,
+    user_id TEXT NOT NULL UNIQUE
+);
+INSERT INTO user_numbers SELECT user_no, user_id FROM users;
+
+CREATE TRIGGER user_numbered AFTER INSERT ON records WHEN NEW.kind = 'people' BEGIN
+    INSERT OR IGNORE INTO user_numbers (user_id) VALUES (NEW.partition);
+END;
+"""
+"""The numbers of people, which entries have instead of their ids: each gets one when they are added."""
+
+VIEWS_17 = """
+CREATE VIEW users AS
+SELECT (SELECT user_no FROM user_numbers AS n WHERE n.user_id = partition) AS user_no, partition AS user_id,
+    record ->> '$.user.username' AS username, record ->> '$.password_hash' AS password_hash,
+    record ->> '$.user.display_name' AS display_name, record ->> '$.user.about' AS about,
+    record ->> '$.user.is_operator' AS is_operator,
+    CASE WHEN number > 0 THEN strftime('%Y-%m-%dT%H:%M:%fZ', number / 1000.0, 'unixepoch') END AS last_seen,
+    record ->> '$.user.last_seen_privacy' AS last_seen_privacy,
+    record ->> '$.user.send_read_receipts' AS send_read_receipts,
+    record ->> '$.user.created_at' AS created_at,
+    record ->> '$.user.state' AS account_state, record ->> '$.user.who_may_add' AS who_may_add,
+    record ->> '$.user.do_not_disturb' AS do_not_disturb, record ->> '$.user.is_bot' AS is_bot,
+    record ->> '$.user.external_id' AS external_id
+FROM records WHERE kind = 'people' AND place = '-';
+
+CREATE VIEW sessions AS
+SELECT record ->> '$.session.session_id' AS session_id, partition AS token_hash,
+    record ->> '$.session.user_id' AS user_id, record ->> '$.session.device_id' AS device_id,
+    record ->> '$.session.device_name' AS device_name,
+    record ->> '$.session.created_at_ms' AS created_at_ms,
+    max(number, record ->> '$.session.last_used_at_ms') AS last_used_at_ms,
+    record ->> '$.session.expires_at_ms' AS expires_at_ms, record ->> '$.session.origin' AS origin
+FROM records WHERE kind = 'sessions';
+"""
+"""People and sessions as operators look at them; a use lengthens a session."""
+
 
 def to_version_17(connection: apsw.Connection) -> None:
     connection.execute(VERSION_17)
+    connection.execute(PEOPLE_17)
     move_to_records(connection)
+    connection.execute(VIEWS_17)
 
 
 MIGRATIONS: list[str | Callable[[apsw.Connection], None]] = [

@@ -14,8 +14,6 @@ from parley.ids import Ids
 from parley.store.copy_mark import check_copied
 from parley.store.ports import Batching
 from parley.store.rows import Finding
-from parley.store.sqlite.account_admin import SqliteAccountAdmin
-from parley.store.sqlite.accounts import SqliteAccounts
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.cursors import SqliteCursors
 from parley.store.sqlite.database import Database
@@ -83,16 +81,14 @@ class SqliteStore:
         self.writer.on_undo(states.forget_touched)
         self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)
         self.directory = SqliteDirectory(reads, self.writer, states)
-        self.accounts = SqliteAccounts(reads, self.writer)
-        self.account_admin = SqliteAccountAdmin(reads, self.writer, states)
         self.records = SqliteRecords(reads, self.writer, folder)
         self.cursors = SqliteCursors(reads, self.writer)
         self.overviews = SqliteOverviews(reads)
         self.member_states = SqliteMemberStates(reads, self.writer)
         self.lanes = SqliteLanes(reads, self.writer)
         self.entries = SqliteEntries(reads, self.writer, states, self.database, clock)
-        self.listing = SqliteListing(folder, clock)
-        self.inspection = SqliteInspection(folder)
+        self.listing = SqliteListing(folder)
+        self.inspection = SqliteInspection(folder, self.records)
         self.repairs = SqliteRepairs(folder, clock)
         self.transfer = SqliteTransfer(folder)
         self.feed = SqliteFeed(reads, self.writer, metrics, is_atomic, chance)

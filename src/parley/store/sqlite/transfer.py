@@ -107,7 +107,7 @@ def _put_position(
         counts = entry.kind == Kind.MESSAGE.value and entry.deleted is not True
         kind = schema.MESSAGE if counts else schema.OTHER
         if entry.sender_id not in people:
-            sql = "SELECT user_no FROM users WHERE user_id = ?"
+            sql = "SELECT user_no FROM user_numbers WHERE user_id = ?"
             people[entry.sender_id] = connection.execute(sql, (entry.sender_id,)).get
         key = ids.client_key(entry.client_message_id or "")
         if key is not None:
