@@ -251,7 +251,7 @@ const ChatLink = memo(function ChatLink({ row, isOpen }: { row: ChatRow; isOpen:
               !
             </span>
           )}
-          {row.unreadMentions > 0 && (
+          {row.unreadMentions > 0 && chat.unread > 0 && (
             <span class={c.badge} role="img" aria-label={s.mentioned}>
               @
             </span>

@@ -1,7 +1,7 @@
 /** One chat: its header, its messages, and the field to write in. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import type { Conversation } from "../app/conversation.js";
 import { hrefOf } from "../app/route.js";
 import { useApp } from "../app/state.js";
@@ -24,9 +24,13 @@ import { hasDetails, panel } from "./panels.js";
 export function ConversationPage({ conversation }: { conversation: Conversation }) {
   const shown = useSignal<Shown | null>(null);
   const { trouble, window: loaded } = conversation;
-  const actions = new Actions(conversation, (next) => {
-    shown.value = next;
-  });
+  const actions = useMemo(
+    () =>
+      new Actions(conversation, (next) => {
+        shown.value = next;
+      }),
+    [conversation],
+  );
   const DetailsPanel = useLater(hasDetails.value ? loadDetails : null);
   const isGone = trouble.value === "not_a_member" || trouble.value === "not_found";
   return (

@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { s } from "../strings.en.js";
 import type { EmojiGroup } from "../text/emoji.js";
 import controls from "../ui/controls.module.css";
-import { Dialog } from "../ui/Dialog.js";
+import { Dialog, SEARCHBOX } from "../ui/Dialog.js";
 import c from "./EmojiDialog.module.css";
 
 export const QUICK = ["👍", "❤️", "😂", "😮", "😢", "🙏", "🎉", "👀"];
@@ -41,7 +41,7 @@ export default function EmojiDialog({
         ))}
       </div>
       <input
-        type="search"
+        {...SEARCHBOX}
         class={controls.input}
         aria-label={s.findEmoji}
         placeholder={s.findEmoji}

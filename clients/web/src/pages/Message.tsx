@@ -1,6 +1,6 @@
 /** One message: who, what, when, how far it has come, and what can be done to it. */
 
-import { useSignal } from "@preact/signals";
+import { useComputed, useSignal } from "@preact/signals";
 import type { Entry, MessageStatus, ReactionCount, RepliedMessage } from "parley-chat";
 import { createContext } from "preact";
 import { memo } from "preact/compat";
@@ -33,8 +33,12 @@ type ItemProps = { row: MessageRow; isMarked: boolean; isFocusable: boolean };
 export const MessageItem = memo(function MessageItem({ row, isMarked, isFocusable }: ItemProps) {
   const { people, chats } = useApp();
   const actions = useContext(ActionsContext) as Actions;
-  const isNear = useSignal(false);
+  const isNear = useComputed(() => actions.near.value === row.key);
   const menu = useSignal<Place | null>(null);
+  const near = (isHere: boolean) => {
+    if (isHere) actions.near.value = row.key;
+    else if (actions.near.value === row.key) actions.near.value = null;
+  };
   const { entry } = row;
   const isGroup = chats.rows.value.get(entry.chat_id)?.type !== "direct";
   const name = plainName(people.name(entry.sender_id));
@@ -54,17 +58,11 @@ export const MessageItem = memo(function MessageItem({ row, isMarked, isFocusabl
       data-client-message-id={entry.client_message_id ?? undefined}
       data-status={row.status}
       data-deleted={isDeleted}
-      onMouseEnter={() => {
-        isNear.value = true;
-      }}
-      onMouseLeave={() => {
-        isNear.value = false;
-      }}
-      onFocusIn={() => {
-        isNear.value = true;
-      }}
+      onMouseEnter={() => near(true)}
+      onMouseLeave={() => near(false)}
+      onFocusIn={() => near(true)}
       onFocusOut={(event) => {
-        if (!event.currentTarget.contains(event.relatedTarget as Node | null)) isNear.value = false;
+        if (!event.currentTarget.contains(event.relatedTarget as Node | null)) near(false);
       }}
       onKeyDown={(event) => event.target === event.currentTarget && byKey(event, actions, row)}
       onContextMenu={(event) => {

@@ -10,7 +10,7 @@ import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
 import { Alert, Avatar, Button, Switch } from "../ui/controls.js";
 import controls from "../ui/controls.module.css";
-import { Dialog } from "../ui/Dialog.js";
+import { Dialog, SEARCHBOX } from "../ui/Dialog.js";
 import c from "./Search.module.css";
 import { reasonOf } from "./SignIn.js";
 
@@ -59,7 +59,7 @@ export default function Search({ chatId, query: given = "", onClose }: SearchPro
   return (
     <Dialog title={s.searchTitle} onClose={onClose} isWide>
       <input
-        type="search"
+        {...SEARCHBOX}
         class={controls.input}
         aria-label={s.searchWords}
         placeholder={s.searchWords}

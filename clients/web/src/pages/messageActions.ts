@@ -1,5 +1,6 @@
 /** What can be done to a message. */
 
+import { signal } from "@preact/signals";
 import type { Entry, Sending } from "parley-chat";
 import type { Conversation } from "../app/conversation.js";
 import { hrefOf } from "../app/route.js";
@@ -11,6 +12,8 @@ import type { Shown } from "./dialogs.js";
 export class Actions {
   readonly conversation: Conversation;
   readonly show: (shown: Shown) => void;
+  /** The key of the row that has the toolbar: the one that was last pointed at, or got the focus. */
+  readonly near = signal<string | null>(null);
 
   constructor(conversation: Conversation, show: (shown: Shown) => void) {
     this.conversation = conversation;

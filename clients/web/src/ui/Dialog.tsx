@@ -6,6 +6,9 @@ import { s } from "../strings.en.js";
 import { Button, IconButton } from "./controls.js";
 import c from "./controls.module.css";
 
+/** Of a field that searches in a dialog: a real search field keeps Escape for itself, and the dialog stays. */
+export const SEARCHBOX = { type: "text", role: "searchbox", autocomplete: "off" } as object;
+
 type DialogProps = {
   title: string;
   onClose: () => void;

@@ -104,6 +104,15 @@ test.each([
   expect(await page.evaluate(() => document.activeElement?.getAttribute("aria-label"))).toBe("Message");
 });
 
+test("Escape closes the search, whatever was written in it", async () => {
+  const page = await world.signedIn(ada);
+  await page.keyboard.press("Control+Shift+f");
+  const search = page.getByRole("dialog", { name: "Search" });
+  await search.getByRole("searchbox").fill("hello");
+  await page.keyboard.press("Escape");
+  await search.waitFor({ state: "detached" });
+});
+
 test.each(["settings", "invitations", "contacts", "blocked"])("nothing serious in %s", async (name) => {
   const page = await withAxe(await world.signedIn(ada));
   await page.evaluate((hash) => {
