@@ -114,6 +114,8 @@ export class Conversation {
       }),
       this.app.client.on("members", ({ chatId }) => {
         if (chatId !== this.chat.chatId) return;
+        // No overview lists it any more: the person has left, or was removed.
+        if (this.chat.head === undefined) void this.loadInfo();
         for (const member of this.chat.members.values()) {
           const { userId: user_id, username, displayName: display_name } = member;
           this.app.people.note({ user_id, username, display_name });

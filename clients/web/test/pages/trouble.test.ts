@@ -48,12 +48,9 @@ test("where only admins write, others are told", async () => {
 test("in slow mode the next message waits, and the page counts", async () => {
   await world.server.call(ada.token, "PATCH", `/v1/chats/${group}`, { slow_mode_seconds: 60 });
   const page = await world.signedIn(ben);
+  const told = page.waitForResponse((answer) => new URL(answer.url()).pathname === `/v1/chats/${group}`);
   await openChat(page, "Garden");
-  await until(
-    () => page.evaluate(() => document.querySelector("textarea")?.isConnected ?? false),
-    (isThere) => isThere,
-  );
-  await page.waitForLoadState("networkidle");
+  await (await told).finished();
   await write(page, "slowly");
   await page.getByRole("status", { name: "Slow mode" }).waitFor();
   expect(await page.getByRole("button", { name: "Send" }).isDisabled()).toBe(true);
@@ -64,9 +61,12 @@ test("who types is named", async () => {
   const [one, other] = [await world.signedIn(ada), await world.signedIn(ben)];
   await openChat(one, "Garden");
   await openChat(other, "Garden");
-  await other.getByRole("textbox", { name: "Message", exact: true }).pressSequentially("hm");
+  const field = other.getByRole("textbox", { name: "Message", exact: true });
   await until(
-    () => one.getByRole("status", { name: "Typing" }).textContent(),
+    async () => {
+      await field.press("m");
+      return one.getByRole("status", { name: "Typing" }).textContent();
+    },
     (text) => text?.includes("Ben is typing") ?? false,
   );
 });
