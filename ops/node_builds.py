@@ -25,11 +25,13 @@ PAGE_SOURCES = (
     "*.ts",
     "index.html",
     "../typescript/src/**/*",
+    "../ui/src/**/*",
+    "../ui/*.ts",
 )
 SOURCES = {
     SDK: ("src/**/*", "tsconfig*.json"),
     WEB: PAGE_SOURCES,
-    CONSOLE: (*PAGE_SOURCES, "../web/src/**/*"),
+    CONSOLE: PAGE_SOURCES,
 }
 """What the `dist` of each is made of."""
 PINS = ("package.json", "package-lock.json", ".npmrc")

@@ -1,51 +1,8 @@
-import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
-import { defineConfig, type Plugin, type UserConfig } from "vite";
-
-const SDK = new URL("../typescript/src", import.meta.url).pathname;
-/** While the pages are worked on: the server whose API they use. */
-const SERVER = process.env.PARLEY_URL ?? "http://127.0.0.1:8080";
-
-/** The theme is chosen before the first paint, by a script of its own: nothing is inline. */
-function theme(): Plugin {
-  const source = readFileSync(new URL("src/theme.js", import.meta.url), "utf8");
-  const hash = createHash("sha256").update(source).digest("base64url").slice(0, 8);
-  const fileName = `assets/theme-${hash}.js`;
-  return {
-    name: "theme",
-    generateBundle() {
-      this.emitFile({ type: "asset", fileName, source });
-    },
-    configureServer(server) {
-      server.middlewares.use(`/${fileName}`, (_, answer) => answer.end(source));
-    },
-    transformIndexHtml: () => [{ tag: "script", attrs: { src: `/${fileName}` }, injectTo: "head-prepend" }],
-  };
-}
-
-export const shared: UserConfig = {
-  resolve: {
-    alias: [
-      { find: /^parley-chat$/, replacement: `${SDK}/index.ts` },
-      { find: /^parley-chat\/(\w+)$/, replacement: `${SDK}/$1.ts` },
-      { find: /^react\/jsx-runtime$/, replacement: "preact/jsx-runtime" },
-      { find: /^react(-dom)?$/, replacement: "preact/compat" },
-    ],
-  },
-  build: {
-    target: "es2022",
-    outDir: "dist",
-    assetsInlineLimit: 0,
-    modulePreload: { polyfill: false },
-    reportCompressedSize: false,
-  },
-};
-
-const proxy = { "/v1": { target: SERVER, ws: true } };
+import { defineConfig } from "vite";
+import { shared } from "../ui/vite.js";
 
 export default defineConfig({
   ...shared,
-  plugins: [theme()],
   build: {
     ...shared.build,
     rolldownOptions: {
@@ -54,8 +11,4 @@ export default defineConfig({
       output: { entryFileNames: (chunk) => (chunk.name === "sw" ? "sw.js" : "assets/[name]-[hash].js") },
     },
   },
-  define: { __VERSION__: JSON.stringify(process.env.npm_package_version) },
-  css: { modules: { generateScopedName: "[local]_[hash:base64:5]" } },
-  server: { proxy },
-  preview: { proxy },
 });

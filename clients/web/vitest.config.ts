@@ -1,5 +1,5 @@
 import { defineConfig } from "vitest/config";
-import { shared } from "./vite.config.js";
+import { shared } from "../ui/vite.js";
 
 export default defineConfig({
   ...(shared.resolve && { resolve: shared.resolve }),

@@ -1,7 +1,9 @@
 import { defineConfig } from "vitest/config";
+import { shared } from "../ui/vite.js";
 
 /** In Chromium, on a real server: `npm run build` first. */
 export default defineConfig({
+  ...(shared.resolve && { resolve: shared.resolve }),
   test: {
     include: ["test/pages/**/*.test.ts"],
     pool: "forks",

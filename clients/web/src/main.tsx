@@ -1,7 +1,7 @@
 /** The chat: what the address `/` is. */
 
-import "./style/tokens.css";
-import "./style/base.css";
+import "parley-ui/tokens.css";
+import "parley-ui/base.css";
 import { render } from "preact";
 import { isSignedIn, start } from "./app/state.js";
 import { Frame } from "./pages/Frame.js";

@@ -1,35 +1,27 @@
 /** Everything that the pages say. A translation is a file like this one. */
 
+import { s as controls } from "parley-ui/strings.en.js";
+
 const plural = (count: number, one: string, many: string) =>
   `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 const number = (count: number) => count.toLocaleString("en");
 
 export const s = {
+  ...controls,
   product: "Parley",
   // Signed out
   signInTo: (server: string) => `Sign in to ${server}`,
-  username: "Username",
   displayName: "Display name",
   displayNameHint: "What others call you. Leave it empty to use your username.",
   usernameHint: "Letters, digits, and . _ - in between.",
-  password: "Password",
   passwordAgain: "Password again",
   passwordHint: (letters: number) => `At least ${letters} characters.`,
   forgotten: "Forgot your password? An operator of this server can give you a link for a new one.",
-  showPassword: "Show password",
-  hidePassword: "Hide password",
-  signIn: "Sign in",
-  signingIn: "Signing in…",
   createAccount: "Create account",
   creating: "Creating your account…",
   haveAccount: "Sign in instead",
   newHere: "New here?",
   passwordsDiffer: "The two passwords are not the same.",
-  wrongPassword: "Wrong username or password.",
-  tooFast: (seconds: number) => `Too many attempts. Try again in ${plural(seconds, "second", "seconds")}.`,
-  disabled: "This account is disabled. Ask an operator of this server.",
-  unreachable: "The server does not answer. Check your connection, then try again.",
-  taken: "This username is taken. Choose another one.",
   closed: "New accounts need an invitation here. Ask somebody who uses this server, or its operator.",
   signedOutHere: "You were signed out on this device.",
   tagline: "Messages that arrive. Once, in order, proven.",
@@ -68,8 +60,6 @@ export const s = {
   notSentMark: "A message was not sent",
   invitationsButton: (count: number) => `Invitations, ${count}`,
   you: "You",
-  yesterday: "Yesterday",
-  today: "Today",
   unknownPerson: "Somebody",
   unnamed: "Unnamed group",
   deletedAccount: "Deleted account",
@@ -102,8 +92,6 @@ export const s = {
   alreadyAdded: (name: string) => `${name} is already in the list.`,
   people: "People",
   remove: (name: string) => `Remove ${name}`,
-  cancel: "Cancel",
-  close: "Close",
   // Conversation
   messages: "Messages",
   newMessages: "New messages",
@@ -332,12 +320,6 @@ export const s = {
   about: "About you",
   saved: "Saved",
   appearance: "Appearance",
-  theme: "Theme",
-  themes: [
-    ["system", "As the system"],
-    ["light", "Light"],
-    ["dark", "Dark"],
-  ],
   textSize: "Text size",
   textSizes: [
     ["normal", "Normal"],
@@ -380,7 +362,6 @@ export const s = {
   aboutParley: "About Parley",
   serverVersion: (name: string, version: string) => `${name} runs ${version}`,
   licence: "Free software, Apache License 2.0.",
-  signOut: "Sign out",
   deleteAccount: "Delete account",
   deleteAccountQuestion: "Delete account?",
   deleteAccountHint: "Your account ends for good. What you wrote stays with those who have it.",

@@ -1,6 +1,6 @@
 /** Keys that work everywhere. */
 
-import { keep, kept } from "./kept.js";
+import { keep, kept } from "parley-ui/kept.js";
 
 /** Single letters act on messages, unless the person turned them off. */
 export const areKeysOn = () => kept("keys") !== "off";

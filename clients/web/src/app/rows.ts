@@ -1,7 +1,7 @@
 /** What the list of messages shows, of a window, of what waits to be sent, and of where the person was. Pure. */
 
 import type { Entry, MessageState, MessageStatus, ReactionCount, RepliedMessage, Sending } from "parley-chat";
-import { dayKey } from "./time.js";
+import { dayKey } from "parley-ui/time.js";
 
 /** Messages of one sender so close together are one group. */
 const GROUP_MS = 5 * 60_000;

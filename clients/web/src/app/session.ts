@@ -3,8 +3,9 @@
  * lives in the memory of the page.
  */
 
-import { BadToken, CannotConnect, type PageSessionGranted, type Refusal, RequestRefused } from "parley-chat";
-import { keep, kept } from "./kept.js";
+import { BadToken, type PageSessionGranted } from "parley-chat";
+import { keep, kept } from "parley-ui/kept.js";
+import { ask, deviceName, newDeviceId, SESSION } from "parley-ui/pageSession.js";
 
 /** What a page knows before the server has answered. No secret. */
 export interface Person {
@@ -13,7 +14,6 @@ export interface Person {
   readonly deviceId: string;
 }
 
-const SESSION = "/v1/web/session";
 const LOCK = "parley session";
 /** A token is renewed so long before it ends. */
 const RENEW_MS_AHEAD = 30_000;
@@ -34,7 +34,7 @@ export function knownPerson(): Person | null {
 
 /** The person is signed in once this resolves. RequestRefused, or CannotConnect. */
 export async function signIn(username: string, password: string): Promise<Person> {
-  const deviceId = kept("device") ?? newDeviceId();
+  const deviceId = kept("device") ?? newDeviceId("web");
   keep("device", deviceId);
   const body = { username, password, device_id: deviceId, device_name: deviceName() };
   return remember(await ask<PageSessionGranted>("POST", SESSION, body), username, deviceId);
@@ -84,52 +84,4 @@ function noteToken(granted: PageSessionGranted): void {
 async function alone<Value>(run: () => Promise<Value>): Promise<Value> {
   if (!navigator.locks) return run();
   return navigator.locks.request(LOCK, run) as Promise<Value>;
-}
-
-async function ask<Value>(method: string, path: string, body?: unknown): Promise<Value> {
-  let answer: Response;
-  try {
-    answer = await fetch(path, {
-      method,
-      headers: { "Content-Type": "application/json", "Parley-Page": "1" },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-      credentials: "same-origin",
-      cache: "no-store",
-    });
-  } catch (error) {
-    throw new CannotConnect("cannot reach the server", { cause: error });
-  }
-  if (answer.ok) return (answer.status === 204 ? undefined : await answer.json()) as Value;
-  const told = await answer.json().catch(() => null);
-  if (typeof told?.code !== "string") throw new CannotConnect(`HTTP status ${answer.status}`);
-  const refusal: Refusal = { code: told.code, reason: told.reason, temporary: told.temporary };
-  if (answer.status === 401 && path.endsWith("/refresh")) throw new BadToken(told.reason);
-  throw new RequestRefused(told.retry_after_ms ? { ...refusal, retryAfterMs: told.retry_after_ms } : refusal);
-}
-
-function newDeviceId(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return `web-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-}
-
-const BROWSERS: readonly (readonly [RegExp, string])[] = [
-  [/Edg\//, "Edge"],
-  [/OPR\//, "Opera"],
-  [/Firefox\//, "Firefox"],
-  [/Chrom(e|ium)\//, "Chrome"],
-  [/Safari\//, "Safari"],
-];
-const SYSTEMS: readonly (readonly [RegExp, string])[] = [
-  [/Android/, "Android"],
-  [/iPhone|iPad/, "iOS"],
-  [/Windows/, "Windows"],
-  [/Mac OS/, "macOS"],
-  [/CrOS/, "ChromeOS"],
-  [/Linux/, "Linux"],
-];
-
-/** What people call this device in a list: "Chrome on Linux". */
-export function deviceName(agent = navigator.userAgent): string {
-  const named = (names: typeof BROWSERS) => names.find(([pattern]) => pattern.test(agent))?.[1];
-  return [named(BROWSERS) ?? "Browser", named(SYSTEMS)].filter(Boolean).join(" on ");
 }

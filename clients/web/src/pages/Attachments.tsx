@@ -2,10 +2,10 @@
 
 import { useSignal } from "@preact/signals";
 import type { AttachedFile, Entry } from "parley-chat";
+import { IconButton } from "parley-ui/controls.js";
+import { Icon } from "parley-ui/Icon.js";
 import { useContext, useEffect } from "preact/hooks";
 import { s } from "../strings.en.js";
-import { IconButton } from "../ui/controls.js";
-import { Icon } from "../ui/Icon.js";
 import c from "./Attachments.module.css";
 import { ActionsContext } from "./Message.js";
 import type { Actions } from "./messageActions.js";

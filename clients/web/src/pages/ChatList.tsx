@@ -1,6 +1,11 @@
 /** The chats of the person, newest first. */
 
 import { type Signal, useSignal } from "@preact/signals";
+import { Avatar, Button, IconButton } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
+import { Icon } from "parley-ui/Icon.js";
+import { useLater } from "parley-ui/later.js";
+import { listTime } from "parley-ui/time.js";
 import type { HTMLAttributes } from "preact";
 import { forwardRef, memo } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
@@ -9,13 +14,8 @@ import type { ChatRow } from "../app/chats.js";
 import { go, hrefOf, route } from "../app/route.js";
 import { ownProfile, useApp } from "../app/state.js";
 import { lineOf } from "../app/summary.js";
-import { listTime } from "../app/time.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Avatar, Button, IconButton } from "../ui/controls.js";
-import controls from "../ui/controls.module.css";
-import { Icon } from "../ui/Icon.js";
-import { useLater } from "../ui/later.js";
 import c from "./ChatList.module.css";
 import { panel } from "./panels.js";
 

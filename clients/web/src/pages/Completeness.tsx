@@ -1,11 +1,11 @@
 /** How sure this device is that it has read all of a chat. */
 
 import type { Chat } from "parley-chat";
+import { Icon } from "parley-ui/Icon.js";
+import { clockTime } from "parley-ui/time.js";
 import { useEffect } from "preact/hooks";
 import { useApp } from "../app/state.js";
-import { clockTime } from "../app/time.js";
 import { s } from "../strings.en.js";
-import { Icon } from "../ui/Icon.js";
 import c from "./Completeness.module.css";
 
 export function Completeness({ chat }: { chat: Chat }) {

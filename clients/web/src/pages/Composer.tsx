@@ -2,18 +2,18 @@
 
 import { type Signal, useComputed, useSignal, useSignalEffect } from "@preact/signals";
 import { OutboxFull } from "parley-chat";
+import { Alert, IconButton } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
+import { Icon } from "parley-ui/Icon.js";
+import { kept } from "parley-ui/kept.js";
+import { useLater } from "parley-ui/later.js";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Conversation } from "../app/conversation.js";
-import { kept } from "../app/kept.js";
 import { useApp } from "../app/state.js";
 import { lineOf } from "../app/summary.js";
 import { Uploads } from "../app/uploads.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Alert, IconButton } from "../ui/controls.js";
-import controls from "../ui/controls.module.css";
-import { Icon } from "../ui/Icon.js";
-import { useLater } from "../ui/later.js";
 import c from "./Composer.module.css";
 import { loadEmoji } from "./dialogs.js";
 import { completed, type MentionState, Mentions, mentionAt, mentionsIn } from "./Mentions.js";

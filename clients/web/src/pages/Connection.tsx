@@ -1,12 +1,12 @@
 /** What is said of the connection, and of what this browser keeps. */
 
 import { useSignal } from "@preact/signals";
+import { Button } from "parley-ui/controls.js";
+import { Icon } from "parley-ui/Icon.js";
 import { useEffect } from "preact/hooks";
 import { useApp } from "../app/state.js";
 import { isOld } from "../app/version.js";
 import { s } from "../strings.en.js";
-import { Button } from "../ui/controls.js";
-import { Icon } from "../ui/Icon.js";
 import c from "./Connection.module.css";
 
 /** A page that was just opened is connecting, not offline. */

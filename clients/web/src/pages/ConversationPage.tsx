@@ -1,17 +1,17 @@
 /** One chat: its header, its messages, and the field to write in. */
 
 import { useSignal } from "@preact/signals";
+import { Avatar, IconButton } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
+import { Icon } from "parley-ui/Icon.js";
+import { useLater } from "parley-ui/later.js";
+import { listTime } from "parley-ui/time.js";
 import { useEffect, useMemo } from "preact/hooks";
 import type { Conversation } from "../app/conversation.js";
 import { hrefOf } from "../app/route.js";
 import { useApp } from "../app/state.js";
-import { listTime } from "../app/time.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Avatar, IconButton } from "../ui/controls.js";
-import controls from "../ui/controls.module.css";
-import { Icon } from "../ui/Icon.js";
-import { useLater } from "../ui/later.js";
 import { Composer } from "./Composer.js";
 import c from "./ConversationPage.module.css";
 import { DialogOf, type Shown } from "./dialogs.js";

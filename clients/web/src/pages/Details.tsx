@@ -2,21 +2,21 @@
 
 import { useSignal } from "@preact/signals";
 import type { Member, Notify, ReadReceipts, Role } from "parley-chat";
+import { Alert, Avatar, Button, Field, IconButton, Select, Switch } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
+import { Dialog, Question } from "parley-ui/Dialog.js";
+import { Icon } from "parley-ui/Icon.js";
+import { Menu, type MenuItem, type Place } from "parley-ui/Menu.js";
+import { reasonOf } from "parley-ui/pageSession.js";
+import { listTime } from "parley-ui/time.js";
 import { useEffect } from "preact/hooks";
 import type { Conversation } from "../app/conversation.js";
 import { go, hrefOf } from "../app/route.js";
 import { useApp } from "../app/state.js";
-import { listTime } from "../app/time.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Alert, Avatar, Button, Field, IconButton, Select, Switch } from "../ui/controls.js";
-import controls from "../ui/controls.module.css";
-import { Dialog, Question } from "../ui/Dialog.js";
-import { Icon } from "../ui/Icon.js";
-import { Menu, type MenuItem, type Place } from "../ui/Menu.js";
 import { Completeness } from "./Completeness.js";
 import c from "./Details.module.css";
-import { reasonOf } from "./SignIn.js";
 
 const FOR_EVER = "9999-01-01T00:00:00Z";
 const HOUR_MS = 3_600_000;

@@ -1,11 +1,11 @@
 /** Choose an emoji: the table is loaded when it is first wanted. */
 
 import { useSignal } from "@preact/signals";
+import controls from "parley-ui/controls.module.css";
+import { Dialog, SEARCHBOX } from "parley-ui/Dialog.js";
 import { useEffect } from "preact/hooks";
 import { s } from "../strings.en.js";
 import type { EmojiGroup } from "../text/emoji.js";
-import controls from "../ui/controls.module.css";
-import { Dialog, SEARCHBOX } from "../ui/Dialog.js";
 import c from "./EmojiDialog.module.css";
 
 export const QUICK = ["👍", "❤️", "😂", "😮", "😢", "🙏", "🎉", "👀"];

@@ -1,6 +1,8 @@
 /** The signed-in page: the list, the conversation, the details; and what is said of the connection. */
 
 import { useSignal } from "@preact/signals";
+import { Icon } from "parley-ui/Icon.js";
+import { useLater } from "parley-ui/later.js";
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Conversation } from "../app/conversation.js";
@@ -8,8 +10,6 @@ import { listen } from "../app/keyboard.js";
 import { type ChatRoute, route } from "../app/route.js";
 import { type App, app, useApp } from "../app/state.js";
 import { s } from "../strings.en.js";
-import { Icon } from "../ui/Icon.js";
-import { useLater } from "../ui/later.js";
 import { ChatList } from "./ChatList.js";
 import { ConnectionStatus, StorageAlert, Update } from "./Connection.js";
 import { ConversationPage } from "./ConversationPage.js";

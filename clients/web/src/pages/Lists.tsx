@@ -2,20 +2,20 @@
 
 import { useSignal } from "@preact/signals";
 import type { InvitationInfo, Related } from "parley-chat";
+import { Alert, Avatar, Button, Field } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
+import { reasonOf } from "parley-ui/pageSession.js";
+import { listTime } from "parley-ui/time.js";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { go, hrefOf, route } from "../app/route.js";
 import { useApp } from "../app/state.js";
-import { listTime } from "../app/time.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Alert, Avatar, Button, Field } from "../ui/controls.js";
-import controls from "../ui/controls.module.css";
 import frame from "./Frame.module.css";
 import c from "./Lists.module.css";
 import { PageHead } from "./PageHead.js";
 import settings from "./Settings.module.css";
-import { reasonOf } from "./SignIn.js";
 
 export default function Lists() {
   const { client } = useApp();

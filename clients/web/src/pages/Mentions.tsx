@@ -2,10 +2,10 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { Chat, Member } from "parley-chat";
+import { Avatar } from "parley-ui/controls.js";
 import { useApp } from "../app/state.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Avatar } from "../ui/controls.js";
 import c from "./Mentions.module.css";
 
 export interface MentionState {

@@ -2,19 +2,19 @@
 
 import { useComputed, useSignal } from "@preact/signals";
 import type { Entry, MessageStatus, ReactionCount, RepliedMessage } from "parley-chat";
+import { Avatar, Button, IconButton, nameClass } from "parley-ui/controls.js";
+import { Icon, type IconName } from "parley-ui/Icon.js";
+import { Menu, type Place } from "parley-ui/Menu.js";
+import { clockTime, dayTitle, wholeTime } from "parley-ui/time.js";
 import { createContext } from "preact";
 import { memo } from "preact/compat";
 import { useContext } from "preact/hooks";
 import type { EventRow, MessageRow, Row } from "../app/rows.js";
 import { useApp } from "../app/state.js";
 import { eventText, lineOf } from "../app/summary.js";
-import { clockTime, dayTitle, wholeTime } from "../app/time.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
 import { Text } from "../text/Text.js";
-import { Avatar, Button, IconButton, nameClass } from "../ui/controls.js";
-import { Icon, type IconName } from "../ui/Icon.js";
-import { Menu, type Place } from "../ui/Menu.js";
 import { Attachments } from "./Attachments.js";
 import c from "./Message.module.css";
 import type { Actions } from "./messageActions.js";

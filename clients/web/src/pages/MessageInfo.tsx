@@ -2,14 +2,14 @@
 
 import { useSignal } from "@preact/signals";
 import type { Entry, JournalStep, Receipts } from "parley-chat";
+import { Dialog } from "parley-ui/Dialog.js";
+import { Icon, type IconName } from "parley-ui/Icon.js";
+import { wholeTime } from "parley-ui/time.js";
 import { useEffect } from "preact/hooks";
 import type { Conversation } from "../app/conversation.js";
 import { useApp } from "../app/state.js";
-import { wholeTime } from "../app/time.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Dialog } from "../ui/Dialog.js";
-import { Icon, type IconName } from "../ui/Icon.js";
 import { Completeness } from "./Completeness.js";
 import c from "./MessageInfo.module.css";
 

@@ -6,6 +6,7 @@
  */
 
 import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
+import { Icon } from "parley-ui/Icon.js";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Virtualizer, type VirtualizerHandle } from "virtua";
 import type { Conversation } from "../app/conversation.js";
@@ -13,7 +14,6 @@ import type { Row } from "../app/rows.js";
 import { useApp } from "../app/state.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Icon } from "../ui/Icon.js";
 import { EventLine, MessageItem } from "./Message.js";
 import c from "./MessageList.module.css";
 

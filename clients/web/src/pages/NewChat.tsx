@@ -2,16 +2,16 @@
 
 import { useSignal } from "@preact/signals";
 import { type Profile, RequestRefused } from "parley-chat";
+import { Alert, Avatar, Button, Field, IconButton } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
+import { Dialog } from "parley-ui/Dialog.js";
+import { reasonOf } from "parley-ui/pageSession.js";
 import { useRef } from "preact/hooks";
 import { go, hrefOf } from "../app/route.js";
 import { useApp } from "../app/state.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Alert, Avatar, Button, Field, IconButton } from "../ui/controls.js";
-import controls from "../ui/controls.module.css";
-import { Dialog } from "../ui/Dialog.js";
 import c from "./NewChat.module.css";
-import { reasonOf } from "./SignIn.js";
 
 export default function NewChat({ onClose }: { onClose: () => void }) {
   const { client, people, person } = useApp();

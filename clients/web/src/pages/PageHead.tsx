@@ -1,9 +1,9 @@
 /** The header of a page that is no conversation. */
 
+import controls from "parley-ui/controls.module.css";
+import { Icon } from "parley-ui/Icon.js";
 import { hrefOf } from "../app/route.js";
 import { s } from "../strings.en.js";
-import controls from "../ui/controls.module.css";
-import { Icon } from "../ui/Icon.js";
 import c from "./ConversationPage.module.css";
 
 export function PageHead({ title }: { title: string }) {

@@ -1,13 +1,13 @@
 /** Go to a chat by a few letters of its name. */
 
 import { useSignal } from "@preact/signals";
+import { Avatar } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
+import { Dialog } from "parley-ui/Dialog.js";
 import { go, hrefOf } from "../app/route.js";
 import { useApp } from "../app/state.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Avatar } from "../ui/controls.js";
-import controls from "../ui/controls.module.css";
-import { Dialog } from "../ui/Dialog.js";
 import c from "./Search.module.css";
 
 const SHOWN_MAX = 8;

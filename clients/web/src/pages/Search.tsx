@@ -2,17 +2,17 @@
 
 import { useSignal } from "@preact/signals";
 import { RequestRefused, type SearchHit } from "parley-chat";
+import { Alert, Avatar, Button, Switch } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
+import { Dialog, SEARCHBOX } from "parley-ui/Dialog.js";
+import { reasonOf } from "parley-ui/pageSession.js";
+import { listTime } from "parley-ui/time.js";
 import { useEffect } from "preact/hooks";
 import { go, hrefOf } from "../app/route.js";
 import { useApp } from "../app/state.js";
-import { listTime } from "../app/time.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Alert, Avatar, Button, Switch } from "../ui/controls.js";
-import controls from "../ui/controls.module.css";
-import { Dialog, SEARCHBOX } from "../ui/Dialog.js";
 import c from "./Search.module.css";
-import { reasonOf } from "./SignIn.js";
 
 const ASK_MS = 250;
 const PAGE_HITS = 30;

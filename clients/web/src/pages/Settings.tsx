@@ -4,24 +4,24 @@ import { useSignal } from "@preact/signals";
 import type { Device, Privacy, PushDeviceInfo } from "parley-chat";
 import { BadToken, RequestRefused } from "parley-chat";
 import { pushOf } from "parley-chat/push";
+import { chooseTextSize, chooseTheme, textSize, theme } from "parley-ui/appearance.js";
+import { Alert, Avatar, Button, Field, Select, Switch } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
+import { Question } from "parley-ui/Dialog.js";
+import { Icon } from "parley-ui/Icon.js";
+import { keep, kept } from "parley-ui/kept.js";
+import { reasonOf } from "parley-ui/pageSession.js";
+import { listTime } from "parley-ui/time.js";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import { chooseTextSize, chooseTheme, textSize, theme } from "../app/appearance.js";
-import { keep, kept } from "../app/kept.js";
 import { hrefOf } from "../app/route.js";
 import { leave, loadProfile, ownProfile, server, useApp } from "../app/state.js";
-import { listTime } from "../app/time.js";
 import { worker } from "../app/worker.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Alert, Avatar, Button, Field, Select, Switch } from "../ui/controls.js";
-import controls from "../ui/controls.module.css";
-import { Question } from "../ui/Dialog.js";
-import { Icon } from "../ui/Icon.js";
 import frame from "./Frame.module.css";
 import { PageHead } from "./PageHead.js";
 import c from "./Settings.module.css";
-import { reasonOf } from "./SignIn.js";
 
 export default function Settings() {
   return (

@@ -1,10 +1,10 @@
 /** Which keys do what. */
 
 import { useSignal } from "@preact/signals";
+import { Switch } from "parley-ui/controls.js";
+import { Dialog } from "parley-ui/Dialog.js";
 import { areKeysOn, setKeysOn } from "../app/keyboard.js";
 import { s } from "../strings.en.js";
-import { Switch } from "../ui/controls.js";
-import { Dialog } from "../ui/Dialog.js";
 import c from "./Shortcuts.module.css";
 
 export default function Shortcuts({ onClose }: { onClose: () => void }) {

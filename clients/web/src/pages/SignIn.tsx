@@ -1,15 +1,14 @@
 /** The door: sign in, or create an account. */
 
 import { useSignal } from "@preact/signals";
-import { CannotConnect, RequestRefused, register } from "parley-chat";
+import { register } from "parley-chat";
+import { Alert, Button, Field } from "parley-ui/controls.js";
+import { reasonOf } from "parley-ui/pageSession.js";
 import { hrefOf, route } from "../app/route.js";
 import { origin } from "../app/session.js";
 import { enter, loadProfile, server, useApp, wasSignedOut } from "../app/state.js";
 import { s } from "../strings.en.js";
-import { Alert, Button, Field } from "../ui/controls.js";
 import c from "./SignIn.module.css";
-
-const MS_PER_SECOND = 1_000;
 
 export function Door() {
   const mayCreate = ["open", "loopback"].includes(server.value.registration);
@@ -129,22 +128,4 @@ function CreateAccount() {
       </p>
     </form>
   );
-}
-
-/** What to tell the person. */
-export function reasonOf(error: unknown): string {
-  if (error instanceof CannotConnect) return s.unreachable;
-  if (!(error instanceof RequestRefused)) return error instanceof Error ? error.message : String(error);
-  switch (error.code) {
-    case "unauthenticated":
-      return s.wrongPassword;
-    case "account_disabled":
-      return s.disabled;
-    case "username_taken":
-      return s.taken;
-    case "rate_limited":
-      return s.tooFast(Math.ceil((error.refusal.retryAfterMs ?? MS_PER_SECOND) / MS_PER_SECOND));
-    default:
-      return error.reason;
-  }
 }

@@ -1,10 +1,10 @@
 /** The files of the next message, and how far they have come. */
 
+import { Button, IconButton } from "parley-ui/controls.js";
+import { Icon } from "parley-ui/Icon.js";
 import { useEffect, useMemo } from "preact/hooks";
 import type { Upload, Uploads } from "../app/uploads.js";
 import { s } from "../strings.en.js";
-import { Button, IconButton } from "../ui/controls.js";
-import { Icon } from "../ui/Icon.js";
 import { sizeOf } from "./Attachments.js";
 import c from "./UploadList.module.css";
 

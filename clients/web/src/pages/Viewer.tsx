@@ -2,11 +2,11 @@
 
 import { useComputed, useSignal } from "@preact/signals";
 import type { AttachedFile } from "parley-chat";
+import { IconButton } from "parley-ui/controls.js";
+import { Dialog } from "parley-ui/Dialog.js";
 import { useEffect } from "preact/hooks";
 import type { Conversation } from "../app/conversation.js";
 import { s } from "../strings.en.js";
-import { IconButton } from "../ui/controls.js";
-import { Dialog } from "../ui/Dialog.js";
 import { isPicture } from "./Attachments.js";
 import c from "./Viewer.module.css";
 

@@ -2,13 +2,13 @@
 
 import { type Signal, useSignal } from "@preact/signals";
 import type { AttachedFile, Entry } from "parley-chat";
+import { Alert, Button, Field } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
+import { Dialog, Question } from "parley-ui/Dialog.js";
+import { useLater } from "parley-ui/later.js";
+import { reasonOf } from "parley-ui/pageSession.js";
 import type { Conversation } from "../app/conversation.js";
 import { s } from "../strings.en.js";
-import { Alert, Button, Field } from "../ui/controls.js";
-import controls from "../ui/controls.module.css";
-import { Dialog, Question } from "../ui/Dialog.js";
-import { useLater } from "../ui/later.js";
-import { reasonOf } from "./SignIn.js";
 
 export type Shown = { readonly entry: Entry } & (
   | { readonly dialog: "delete" | "report" | "info" | "react" }

@@ -2,10 +2,10 @@
 
 import { signal } from "@preact/signals";
 import type { Entry, Sending } from "parley-chat";
+import type { MenuItem } from "parley-ui/Menu.js";
 import type { Conversation } from "../app/conversation.js";
 import { hrefOf } from "../app/route.js";
 import { s } from "../strings.en.js";
-import type { MenuItem } from "../ui/Menu.js";
 import type { Shown } from "./dialogs.js";
 
 /** What a message can be asked for: by its toolbar, its menu, or a key. */

@@ -1,187 +1,17 @@
-/** A real server, the pages as they are built, and people in browsers of their own. */
+/** People in browsers of their own, on the chat of a real server. */
 
-import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createInterface } from "node:readline";
-import {
-  type Browser,
-  type BrowserContext,
-  type BrowserContextOptions,
-  chromium,
-  type Page,
-} from "playwright-core";
+import type { BrowserContextOptions, Page } from "playwright-core";
+import { World as AnyWorld, PASSWORD, type Somebody } from "../../../ui/test/world.js";
 
-const ROOT = new URL("../../", import.meta.url).pathname;
-const READY = /^parley ready on (\S+)/;
-const DEADLINE_MS = 30_000;
-export const PASSWORD = "a long password";
+export { PASSWORD, type Said, Server, type Somebody, until } from "../../../ui/test/world.js";
 
-/** What a test needs from outside: `tests/web` sets both. */
-const PARLEY = process.env.PARLEY_COMMAND ?? join(ROOT, "../../.venv/bin/parley");
-const CHROMIUM = process.env.CHROMIUM ?? "chromium";
-
-export class Server {
-  readonly #data = mkdtempSync(join(tmpdir(), "parley-web-"));
-  readonly #environment: Record<string, string>;
-  #process: ChildProcess | null = null;
-  #port = 0;
-
-  constructor(environment: Record<string, string> = {}) {
-    this.#environment = environment;
-  }
-
-  get url(): string {
-    return `http://127.0.0.1:${this.#port}`;
-  }
-
-  async start(): Promise<void> {
-    this.#port ||= await freePort();
-    const process_ = spawn(PARLEY, ["serve", "--data", this.#data, "--port", String(this.#port)], {
-      env: { ...process.env, ...this.#environment },
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    this.#process = process_;
-    const said: string[] = [];
-    process_.stderr.on("data", (text) => said.push(String(text)));
-    await new Promise<void>((resolve, reject) => {
-      createInterface({ input: process_.stdout }).on("line", (line) => READY.test(line) && resolve());
-      process_.on("exit", (code) =>
-        reject(new Error(`the server ended with ${code}: ${said.join("").slice(-2000)}`)),
-      );
-    });
-  }
-
-  get isRunning(): boolean {
-    return this.#process?.exitCode === null && this.#process.signalCode === null;
-  }
-
-  /** As a crash: nothing is flushed, nobody is told. */
-  async kill(): Promise<void> {
-    const gone = this.#process;
-    if (!gone || gone.exitCode !== null || gone.signalCode !== null) return;
-    const ended = new Promise((resolve) => gone.once("exit", resolve));
-    gone.kill("SIGKILL");
-    await ended;
-  }
-
-  async stop(): Promise<void> {
-    await this.kill();
-    rmSync(this.#data, { recursive: true, force: true });
-  }
-
-  /** One request of the API, as somebody. */
-  async call<Answer>(token: string, method: string, path: string, body?: unknown): Promise<Answer> {
-    const answer = await fetch(this.url + path, {
-      method,
-      headers: { ...(token && { Authorization: `Bearer ${token}` }), "Content-Type": "application/json" },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    });
-    const text = await answer.text();
-    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
-    return (text ? JSON.parse(text) : undefined) as Answer;
-  }
-
-  /** Somebody who has an account, and a token of a device that is none of the browsers. */
-  async person(username: string, displayName?: string): Promise<Somebody> {
-    const { user_id } = await this.call<{ user_id: string }>("", "POST", "/v1/accounts", {
-      username,
-      password: PASSWORD,
-    });
-    const { token } = await this.token(username);
-    if (displayName) await this.call(token, "PATCH", "/v1/me", { display_name: displayName });
-    return { username, userId: user_id, token };
-  }
-
-  /** Somebody who has an account, on a device that is none of the browsers. */
-  async token(username: string): Promise<Somebody> {
-    const body = { username, password: PASSWORD, device_id: "test" };
-    const { token, user_id } = await this.call<{ token: string; user_id: string }>(
-      "",
-      "POST",
-      "/v1/sessions",
-      body,
-    );
-    return { username, userId: user_id, token };
-  }
-
-  async say(somebody: Somebody, chatId: string, content: string, more: object = {}): Promise<Said> {
-    return this.call(somebody.token, "POST", `/v1/chats/${chatId}/messages`, {
-      client_message_id: crypto.randomUUID(),
-      content,
-      ...more,
-    });
-  }
-
-  async chat(owner: Somebody, others: readonly Somebody[], title?: string): Promise<string> {
-    const body = title
-      ? { type: "group", member_ids: others.map(({ userId }) => userId), title }
-      : { type: "direct", member_ids: [others[0]?.userId] };
-    return (await this.call<{ chat_id: string }>(owner.token, "POST", "/v1/chats", body)).chat_id;
-  }
-}
-
-export interface Somebody {
-  readonly username: string;
-  readonly userId: string;
-  readonly token: string;
-}
-
-export interface Said {
-  readonly message_id: string;
-  readonly sequence: number;
-}
-
-/** A server, its pages, and a browser, for the tests of one file. */
-export class World {
-  readonly server: Server;
-  readonly browser: Browser;
-  readonly #contexts: BrowserContext[] = [];
-
-  private constructor(server: Server, browser: Browser) {
-    this.server = server;
-    this.browser = browser;
-  }
-
-  get address(): string {
-    return this.server.url;
-  }
-
-  static async open(environment: Record<string, string> = {}): Promise<World> {
-    const server = new Server(environment);
-    await server.start();
-    const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
-    return new World(server, browser);
-  }
-
-  async close(): Promise<void> {
-    await this.browser.close();
-    await this.server.stop();
-  }
-
-  /** A browser of its own, at the door. */
-  async page(options: BrowserContextOptions = {}): Promise<Page> {
-    const context = await this.browser.newContext({ locale: "en-GB", ...options });
-    this.#contexts.push(context);
-    const page = await context.newPage();
-    page.setDefaultTimeout(Number(process.env.PAGE_MS ?? DEADLINE_MS));
-    await page.goto(this.address);
-    return page;
-  }
-
+/** A server, the chat, and a browser, for the tests of one file. */
+export class World extends AnyWorld {
   /** Somebody's browser, signed in. */
   async signedIn(somebody: Pick<Somebody, "username">, options: BrowserContextOptions = {}): Promise<Page> {
     const page = await this.page(options);
     await signIn(page, somebody.username);
     return page;
-  }
-
-  /** The browsers of one test. */
-  async leave(): Promise<void> {
-    await Promise.all(this.#contexts.splice(0).map((context) => context.close()));
-    if (!this.server.isRunning) await this.server.start();
   }
 }
 
@@ -221,25 +51,3 @@ export async function write(page: Page, text: string): Promise<void> {
 
 export const message = (page: Page, text: string) =>
   page.getByRole("feed", { name: "Messages" }).getByRole("article").filter({ hasText: text });
-
-/** Wait until something holds; its last value is in the error. */
-export async function until<Value>(
-  read: () => Promise<Value>,
-  holds: (value: Value) => boolean,
-): Promise<Value> {
-  const deadline = Date.now() + DEADLINE_MS;
-  for (;;) {
-    const value = await read();
-    if (holds(value)) return value;
-    if (Date.now() > deadline) throw new Error(`not so in time: ${JSON.stringify(value)}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === "object" && address ? address.port : 0;
-}

@@ -1,6 +1,6 @@
 /** Times as people read them. */
 
-import { s } from "../strings.en.js";
+import { s } from "./strings.en.js";
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const clockSeconds = new Intl.DateTimeFormat(undefined, {

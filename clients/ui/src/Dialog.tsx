@@ -2,9 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
-import { s } from "../strings.en.js";
 import { Button, IconButton } from "./controls.js";
 import c from "./controls.module.css";
+import { s } from "./strings.en.js";
 
 /** Of a field that searches in a dialog: a real search field keeps Escape for itself, and the dialog stays. */
 export const SEARCHBOX = { type: "text", role: "searchbox", autocomplete: "off" } as object;

@@ -3,9 +3,9 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { ButtonHTMLAttributes, ComponentChildren, Ref } from "preact";
 import { useId } from "preact/hooks";
-import { s } from "../strings.en.js";
 import c from "./controls.module.css";
 import { Icon, type IconName } from "./Icon.js";
+import { s } from "./strings.en.js";
 
 type Attributes = Omit<
   ButtonHTMLAttributes<HTMLButtonElement>,
