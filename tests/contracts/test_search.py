@@ -12,10 +12,10 @@ from parley.core.message_actions import tombstone
 from parley.core.search import HitPlace, IndexBatch
 from parley.errors import NOT_A_MEMBER, Refusal, Refused
 from parley.model import Action, Kind, Relation
+from parley.search.fts import FtsIndex
+from parley.search.index import IndexPosition
 from parley.search.indexer import SearchIndexer
 from parley.search.service import LocalSearches, SearchService
-from parley.store.search import IndexPosition
-from parley.store.sqlite.search_index import FtsIndex
 from parley.wire.frames import Entry
 from tests.contracts.acting import add_group, add_people, change, decode_entry, message, outcome, stored
 from tests.contracts.cold_world import synced

@@ -10,8 +10,8 @@ import pytest
 
 from parley.core.search import HitPlace, IndexBatch
 from parley.errors import Refused, StoreUnavailable
-from parley.store.sqlite import search_index
-from parley.store.sqlite.search_index import FtsIndex
+from parley.search import fts
+from parley.search.fts import FtsIndex
 
 SEED = 0
 CHATS, BATCHES, REMOVED = 3, 20, 10
@@ -85,13 +85,13 @@ async def test_a_removal_that_failed_is_finished_by_the_next(
     async with opened(tmp_path) as index:
         chat, sequence, secret = (await filled(index, chance))[0]
         leave_copies(index.path)
-        holds = search_index._holds
+        holds = fts._holds
 
         def failing(path: Path, traces: list[bytes]) -> bool:
-            monkeypatch.setattr(search_index, "_holds", holds)
+            monkeypatch.setattr(fts, "_holds", holds)
             raise OSError("the disk does not answer")
 
-        monkeypatch.setattr(search_index, "_holds", failing)
+        monkeypatch.setattr(fts, "_holds", failing)
         with pytest.raises(StoreUnavailable):
             await index.remove(chat, [sequence])
         await index.remove(chat, [sequence])
@@ -102,7 +102,7 @@ async def test_a_closed_index_is_one_file(tmp_path: Path) -> None:
     """After searches, too: no write-ahead log is left beside it."""
     async with opened(tmp_path) as index:
         chat, sequence, secret = (await filled(index, random.Random(SEED)))[0]
-        for _ in range(2 * search_index.FIND_THREADS):
+        for _ in range(2 * fts.FIND_THREADS):
             assert await index.find(f'"{secret}"', [chat], None, 5) == [HitPlace(sequence, chat, sequence)]
         assert len(list(tmp_path.iterdir())) > 1
     assert list(tmp_path.iterdir()) == [index.path]
@@ -114,7 +114,7 @@ async def test_many_texts_are_removed_at_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as index:
         secrets = await filled(index, chance)
         gone = [one for one in secrets if one[0] == "chat_0"]
-        assert len(gone) > search_index.SCANNED_FOR_MAX
+        assert len(gone) > fts.SCANNED_FOR_MAX
         await index.remove("chat_0", [sequence for _, sequence, _ in gone])
         raw = raw_bytes(tmp_path)
         assert [secret for _, _, secret in gone if secret[4:].encode() in raw] == []
@@ -125,18 +125,18 @@ async def test_a_search_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch
     async with opened(tmp_path) as index:
         batch = IndexBatch(1, 0, 1, 1, {1: (1, "apple")})
         assert await index.apply("chat", batch)
-        usual = search_index.FIND_SECONDS_MAX
-        monkeypatch.setattr(search_index, "FIND_SECONDS_MAX", 0.0)
+        usual = fts.FIND_SECONDS_MAX
+        monkeypatch.setattr(fts, "FIND_SECONDS_MAX", 0.0)
         with pytest.raises(Refused) as refused:
             await index.find('"apple"', ["chat"], None, 5)
         assert refused.value.refusal.code == "busy"
-        monkeypatch.setattr(search_index, "FIND_SECONDS_MAX", usual)
+        monkeypatch.setattr(fts, "FIND_SECONDS_MAX", usual)
         assert await index.find('"apple"', ["chat"], None, 5) == [HitPlace(1, "chat", 1)]
 
 
 async def test_too_many_searches_at_once_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They wait in no queue without an end."""
-    monkeypatch.setattr(search_index, "FINDS_WAITING_MAX", 0)
+    monkeypatch.setattr(fts, "FINDS_WAITING_MAX", 0)
     async with opened(tmp_path) as index:
         with pytest.raises(Refused) as refused:
             await index.find('"apple"', ["chat"], None, 5)

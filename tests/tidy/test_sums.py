@@ -36,8 +36,8 @@ class Sum(Struct, frozen=True):
 
 
 SUMS = (
-    Sum("src/parley/store", 23_950, ("dynamodb/driver",)),
-    Sum("src/parley/store/sqlite", 6_350),
+    Sum("src/parley/store", 23_320, ("dynamodb/driver",)),
+    Sum("src/parley/store/sqlite", 5_790),
     Sum("src/parley/store/dynamodb", 6_950, ("driver",)),
     Sum("src/parley/store/cassandra", 5_650),
     Sum("src/parley/records", 2_050),

@@ -13,12 +13,12 @@ from parley.bus.ports import Bus
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core.jobs import Job
+from parley.search.fts import FtsIndex
 from parley.search.indexer import SearchIndexer
 from parley.search.service import LocalSearches, NoSearches, Searches
 from parley.sending.amended_log import amended_log
 from parley.store.folder import SEARCH_NAME
 from parley.store.ports import Engine, Feed
-from parley.store.sqlite.search_index import FtsIndex
 from parley.telemetry import Metrics
 from parley.testing import faults
 

@@ -19,8 +19,8 @@ from parley.clock import from_iso
 from parley.core.jobs import Job
 from parley.core.search import batch_of, is_indexed, unknown_targets
 from parley.model import Head, Page, Persisted
+from parley.search.index import IndexPosition, SearchIndex
 from parley.store.ports import Log
-from parley.store.search import IndexPosition, SearchIndex
 from parley.telemetry import Metrics
 from parley.wire.codec import decode_entry
 

@@ -17,9 +17,9 @@ from parley.core.search import HitPlace, expression_of, is_indexed, place_of
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, SEARCH_BEHIND, SEARCH_OFF, Refusal, Refused, StoreError
 from parley.model import Relation
 from parley.records.relations import Relations
+from parley.search.index import SearchIndex
 from parley.search.indexer import SearchIndexer
 from parley.store.ports import Directory, Log
-from parley.store.search import SearchIndex
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import BLOCKS_MAX, PAGE_BYTES_MAX, SEQUENCE_MAX

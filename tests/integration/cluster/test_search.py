@@ -26,9 +26,9 @@ from parley.core.cluster_keys import ClusterKeys
 from parley.core.message_actions import tombstone
 from parley.errors import Refused, StoreUnavailable
 from parley.model import Persisted, StoredEntry
+from parley.search.fts import FtsIndex
 from parley.search.indexer import SearchIndexer
 from parley.search.service import LocalSearches, SearchQuestion, SearchService
-from parley.store.sqlite.search_index import FtsIndex
 from parley.telemetry import Metrics
 from tests.contracts.acting import add_group, add_people, message, stored
 from tests.contracts.engines import OpenStore, SqliteEngine

@@ -1,4 +1,4 @@
-"""The `SearchIndex` port: FTS5 in a file of its own, so that the writer of the log never waits for it.
+"""The `SearchIndex` on FTS5: a file of its own beside any engine, so that no writer of a log waits for it.
 
 A text has the rowid `chat_no << 32 | sequence`: the messages of a chat are one range, in their order, and a
 search reads the newest of a chat without looking at others. All writes run on one thread of low priority,
@@ -34,8 +34,8 @@ from parley.core.search import (
     separated,
 )
 from parley.errors import BUSY, Refused, StoreUnavailable
+from parley.search.index import IndexPosition
 from parley.store.folder import FOLDER_MODE, SEARCH_NAME, create_private
-from parley.store.search import IndexPosition
 from parley.wire.limits import SEQUENCE_MAX
 
 T = TypeVar("T")
