@@ -147,15 +147,7 @@ class App:
         self.log_hasher = LogHasher(store.log, kinds.log_hashes, metrics)
         self.reader = ChatReader(self.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
-        self.identities = Identities(
-            config=config,
-            store=store,
-            kinds=kinds,
-            manager=self.accounts,
-            bus=bus,
-            clock=clock,
-            make_ids=make_ids,
-        )
+        self.identities = self._make_identities()
         self.search = self._make_search()
         self.memory = NodeMemory(store, self.hub, self.search.indexer)
         self.forgets = self._make_forgets()
@@ -185,6 +177,17 @@ class App:
     def log(self) -> Log:
         """The log for those who read what people wrote."""
         return amended_log(self.store)
+
+    def _make_identities(self) -> Identities:
+        return Identities(
+            config=self.config,
+            store=self.store,
+            kinds=self.kinds,
+            manager=self.accounts,
+            bus=self.bus,
+            clock=self.clock,
+            make_ids=self.ids,
+        )
 
     def _make_invitations(self) -> InvitationService:
         kinds, signals, directory = self.kinds, self.ephemeral.signals, self.store.directory
