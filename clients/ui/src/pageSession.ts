@@ -24,7 +24,7 @@ export async function ask<Value>(method: string, path: string, body?: unknown): 
   const told = await answer.json().catch(() => null);
   if (typeof told?.code !== "string") throw new CannotConnect(`HTTP status ${answer.status}`);
   const refusal: Refusal = { code: told.code, reason: told.reason, temporary: told.temporary };
-  if (answer.status === 401 && path.endsWith("/refresh")) throw new BadToken(told.reason);
+  if (answer.status === 401 && path.startsWith(`${SESSION}/refresh`)) throw new BadToken(told.reason);
   throw new RequestRefused(told.retry_after_ms ? { ...refusal, retryAfterMs: told.retry_after_ms } : refusal);
 }
 

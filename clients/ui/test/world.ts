@@ -1,11 +1,12 @@
 /** A real server, the pages as they are built, and people in browsers of their own. */
 
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { promisify } from "node:util";
 import {
   type Browser,
   type BrowserContext,
@@ -70,6 +71,22 @@ export class Server {
   async stop(): Promise<void> {
     await this.kill();
     rmSync(this.#data, { recursive: true, force: true });
+  }
+
+  /** A command of the server's machine, on its data. */
+  async command(...words: readonly string[]): Promise<string> {
+    const run = promisify(execFile);
+    const { stdout } = await run(PARLEY, [...words, "--data", this.#data], {
+      env: { ...process.env, ...this.#environment },
+    });
+    return stdout;
+  }
+
+  /** Somebody who may operate. */
+  async operator(username: string, displayName?: string): Promise<Somebody> {
+    const somebody = await this.person(username, displayName);
+    await this.command("user", "operator", username);
+    return somebody;
   }
 
   /** One request of the API, as somebody. */

@@ -3,6 +3,8 @@
  * of these stays the letters that were written. One pass; a mark without its end is text.
  */
 
+export { plainName } from "parley-ui/names.js";
+
 export type Inline =
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "code"; readonly text: string }
@@ -154,12 +156,4 @@ export function shownLink(written: string, href: string): string {
   if (isAscii && !/^https?:\/\/[^/?#]*@/i.test(written)) return written;
   const isPlain = [...host].every((letter) => !/\p{L}/u.test(letter) || /\p{Script=Latin}/u.test(letter));
   return isPlain && !written.includes("@") ? written : href;
-}
-
-const INVISIBLE = /[\p{Cc}\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]/gu;
-const MANY_MARKS = /(\p{M}{3})\p{M}+/gu;
-
-/** A name without what turns the letters around it, hides, or towers over them. */
-export function plainName(name: string): string {
-  return name.replace(INVISIBLE, "").replace(MANY_MARKS, "$1").trim();
 }

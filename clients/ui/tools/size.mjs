@@ -1,12 +1,13 @@
-// What a first visit loads, compressed: what index.html names, and what that imports before anything is done.
+// Of the client whose folder this is run in: what a first visit loads, compressed: what index.html names, and what that imports before anything is done.
 import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
 import { gzipSync } from "node:zlib";
 
 const KB = 1024;
 /** What is wanted, and what stops a change. */
 export const FIRST_LOAD = { wantedKb: 90, mostKb: 110, requestsMax: 8 };
 
-export function firstLoad(folder = new URL("../dist/", import.meta.url)) {
+export function firstLoad(folder = pathToFileURL(`${process.cwd()}/dist/`)) {
   const read = (name) => readFileSync(new URL(name, folder));
   const page = read("index.html").toString();
   const named = [...page.matchAll(/(?:src|href)="\/([^"]+)"/g)].map(([, name]) => name);
