@@ -87,7 +87,7 @@ down: ## Stop those services; their data stays in data/services
 docs: setup ## Regenerate the generated pages of docs/, and the bill of materials
 	$(BIN)/python -m docs.generate
 
-screenshots: setup ## Pictures of every page of the chat, light and dark, wide and narrow, in ./screenshots
+screenshots: setup ## Pictures of every page of the chat and the console, light and dark, wide and narrow, in ./screenshots
 	@$(BIN)/python -m tests.screenshots
 
 $(BIN)/python:

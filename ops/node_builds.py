@@ -16,11 +16,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SDK, WEB, CONSOLE = (ROOT / "clients" / name for name in ("typescript", "web", "console"))
-PAGES = tuple(folder for folder in (WEB, CONSOLE) if (folder / "package.json").exists())
+PAGES = (WEB, CONSOLE)
 PAGE_SOURCES = (
     "src/**/*",
     "public/**/*",
-    "tools/*",
     "*.json",
     "*.ts",
     "index.html",

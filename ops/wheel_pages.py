@@ -21,8 +21,6 @@ class PagesBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         for name in PAGES:
             folder = Path(self.root) / CLIENTS / name
-            if not folder.exists() and name != PAGES[0]:
-                continue  # these pages are not written yet
             if not (folder / "dist/index.html").is_file():
                 raise RuntimeError(f"{CLIENTS}/{name}/dist has no pages: run `make pages` first")
             inside = f"parley/pages/{name}" if self.target_name == "wheel" else f"{CLIENTS}/{name}/dist"

@@ -22,7 +22,7 @@ from tests.services import in_ci, missing_note, unavailable
 
 __all__ = ["ROOT", "build", "install", "node_tool", "npm", "version_of", "why_not"]
 
-FOLDER, WEB = node_builds.SDK, node_builds.WEB
+FOLDER, WEB, CONSOLE = node_builds.SDK, node_builds.WEB, node_builds.CONSOLE
 CLIENTS = (FOLDER, *node_builds.PAGES)
 MODULES = FOLDER / "node_modules"
 NAME = "node"
