@@ -42,6 +42,14 @@ export interface SendOptions {
 export interface Draft {
   readonly text: string;
   readonly replyTo?: string;
+  /** Files that were uploaded for it, or are only begun: whoever has the file goes on with `attachmentId`. */
+  readonly files?: readonly DraftFile[];
+}
+
+export interface DraftFile {
+  readonly attachmentId: string;
+  readonly name: string;
+  readonly size: number;
 }
 
 /**

@@ -48,7 +48,7 @@ import { FailsafeStore, isFull } from "./storage/failsafe.js";
 import { KnownLog, type Range } from "./storage/knownLog.js";
 import { MemoryStore } from "./storage/memory.js";
 import { SharedOutbox } from "./storage/outbox.js";
-import type { Store } from "./storage/ports.js";
+import type { Store, Transaction } from "./storage/ports.js";
 import { AllEntriesStream, EntryStream, type StreamContext, UpdateStream } from "./streams.js";
 import { type GroupEvents, type News, TabGroup } from "./tabs/group.js";
 import { LeaseLeadership, LockLeadership, SoleLeadership } from "./tabs/leadership.js";
@@ -332,6 +332,23 @@ export class Client extends People {
     return this.#cached("people", userId, () => super.person(userId));
   }
 
+  /** The profiles of up to 100 people, those who are found; offline those that this device has seen. */
+  override async people(userIds: readonly string[]): Promise<readonly Profile[]> {
+    try {
+      const found = await super.people(userIds);
+      if (this.#store.kind === "indexeddb") {
+        const keep = (tx: Transaction) =>
+          Promise.all(found.map((person) => tx.put("people", person.user_id, person)));
+        void this.#store.run(["people"], "relaxed", keep).catch(() => {});
+      }
+      return found;
+    } catch (error) {
+      if (!(error instanceof CannotConnect)) throw error;
+      const find = (tx: Transaction) => Promise.all(userIds.map((id) => tx.get<Profile>("people", id)));
+      return (await this.#store.run(["people"], "read", find)).filter((person) => person !== undefined);
+    }
+  }
+
   /** Every chat with its title, its last entry and the other person of a direct one; offline as it was last seen. */
   override async chats(options: { newest?: number } = {}): Promise<OverviewChat[]> {
     return this.#cached("chats", `list ${options.newest ?? ""}`, () => super.chats(options));
@@ -467,6 +484,11 @@ export class Client extends People {
     } catch (error) {
       if (!isFull(error)) this.#storeFailed(error);
     }
+  }
+
+  /** Let go of everything that this device has of the logs. What waits to be sent, drafts and positions stay. */
+  async forgetLogs(): Promise<void> {
+    for (const chatId of this.core.rows().keys()) await this.#known.forget(chatId);
   }
 
   /** @internal Throw why this client has ended, if it has. */

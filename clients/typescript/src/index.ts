@@ -1,7 +1,7 @@
 /** The client of a Parley server. `connect` is the way in. */
 
 export { type LoginOptions, login, register, resetPassword } from "./accounts.js";
-export { Chat, type Draft, type SendOptions } from "./chat.js";
+export { Chat, type Draft, type DraftFile, type SendOptions } from "./chat.js";
 export {
   Client,
   type ClientListener,

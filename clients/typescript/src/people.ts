@@ -9,6 +9,7 @@ import type {
   OverviewChat,
   Profile,
   ProfileChange,
+  ProfileList,
   Related,
 } from "./contract.js";
 import { RequestRefused } from "./core/errors.js";
@@ -32,6 +33,11 @@ export abstract class People {
 
   person(userId: string): Promise<Profile> {
     return this.http.call("GET /v1/users/{user_id}", { path: { user_id: userId } });
+  }
+
+  /** The profiles of up to 100 people, those who are found. */
+  async people(userIds: readonly string[]): Promise<readonly Profile[]> {
+    return ((await this.http.call("GET /v1/users", { query: { ids: userIds } })) as ProfileList).users;
   }
 
   /** The person with exactly this username; null if there is none. */
