@@ -25,7 +25,7 @@ interface Tab {
   readonly visibilityState: DocumentVisibilityState;
   readonly focused: boolean;
   focus(): Promise<Tab>;
-  postMessage(message: unknown): void;
+  postMessage(message: unknown, transfer?: readonly MessagePort[]): void;
 }
 interface Worker extends EventTarget {
   readonly registration: ServiceWorkerRegistration;
@@ -45,12 +45,17 @@ interface Ring {
   readonly repeated?: boolean;
 }
 
+/** What a build consists of: put here by it. */
+declare const __FILES__: readonly string[];
+
 const worker = globalThis as unknown as Worker;
 const CACHE = "parley shell";
 const SHELL = "/";
 const HASHED = /^\/assets\/.+-[A-Za-z0-9_-]{8,}\.(js|css)$/;
 /** Files of older versions are forgotten beyond this. */
-const FILES_MAX = 60;
+const FILES_MAX = 120;
+/** A tab that is asked what it shows answers at once, or is frozen. */
+const ANSWER_MS = 500;
 
 function on<Kind extends Extendable>(name: string, react: (event: Kind) => void): void {
   worker.addEventListener(name, react as unknown as EventListener);
@@ -93,6 +98,15 @@ async function newestPage(request: Request): Promise<Response> {
   }
 }
 
+/** Parts of the page that nobody has opened yet are there without a network, too. */
+async function keepAll(): Promise<void> {
+  const cache = await caches.open(CACHE);
+  for (const file of __FILES__) {
+    if (!(await cache.match(file))) await cache.add(file);
+  }
+  await forgetOldest(cache);
+}
+
 async function forgetOldest(cache: Cache): Promise<void> {
   const all = await cache.keys();
   const files = all.filter(({ url }) => new URL(url).pathname !== SHELL);
@@ -107,17 +121,26 @@ on<Pushed>("push", (event) => {
 /** None for the chat that the person looks at. */
 async function show(ring: Ring): Promise<void> {
   const tabs = await worker.clients.matchAll({ type: "window", includeUncontrolled: true });
-  const address = addressOf(ring.chat_id);
-  const isLookedAt = tabs.some((tab) => tab.focused && tab.url.includes(address));
-  if (isLookedAt) return;
+  const shown = await Promise.all(tabs.filter((tab) => tab.focused).map(chatOf));
+  if (shown.includes(ring.chat_id)) return;
   const options: NotificationOptions & { renotify: boolean } = {
     body: ring.content ?? "",
     tag: ring.tag,
     renotify: !ring.repeated,
     icon: "/assets/icon.svg",
-    data: { address },
+    data: { address: addressOf(ring.chat_id), chatId: ring.chat_id },
   };
   await worker.registration.showNotification(ring.title, options);
+}
+
+/** The chat that a tab shows. Its address says where it began, and not where it is. */
+function chatOf(tab: Tab): Promise<string | null> {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = ({ data }) => resolve(data);
+    setTimeout(() => resolve(null), ANSWER_MS);
+    tab.postMessage({ type: "looking" }, [port2]);
+  });
 }
 
 const addressOf = (chatId: string) => `/#/chat/${encodeURIComponent(chatId)}`;
@@ -138,14 +161,22 @@ async function open(address: string): Promise<void> {
   await tab.focus();
 }
 
+interface Told {
+  readonly type?: "keep" | "unread";
+  /** The chats in which something is unread. */
+  readonly chatIds?: readonly string[];
+}
+
 on<Extendable & MessageEvent>("message", (event) => {
-  const told = event.data as { type?: string; chatId?: string };
-  if (told.type === "read" && told.chatId) event.waitUntil(closeAll(addressOf(told.chatId)));
+  const { type, chatIds = [] } = event.data as Told;
+  if (type === "keep") event.waitUntil(keepAll().catch(() => {}));
+  if (type === "unread") event.waitUntil(closeOthers(new Set(chatIds)));
 });
 
-/** What was read elsewhere needs no notification any more. */
-async function closeAll(address: string): Promise<void> {
+/** What was read, here or elsewhere, needs no notification any more. */
+async function closeOthers(chatIds: ReadonlySet<string>): Promise<void> {
   for (const shown of await worker.registration.getNotifications()) {
-    if ((shown.data as { address?: string } | null)?.address === address) shown.close();
+    const { chatId = "" } = (shown.data as { chatId?: string } | null) ?? {};
+    if (!chatIds.has(chatId)) shown.close();
   }
 }

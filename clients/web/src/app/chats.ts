@@ -21,6 +21,8 @@ export interface ChatRow {
 const RELOAD_MS = 300;
 /** Drafts are looked for in so many chats when the page begins. */
 const DRAFTS_MAX = 200;
+/** Of so many people it is said whether they are online. */
+const WATCHED_MAX = 100;
 const RETRY_MS = 5_000;
 /** Chats that a new device reads back, and how far; of others only a little. */
 const READ_BACK_CHATS = 20;
@@ -51,9 +53,20 @@ export class Chats {
     this.#people = people;
     client.on("settings", ({ chatId }) => chatId && this.reloadSoon());
     client.on("members", ({ chatId }) => chatId && !this.rows.value.has(chatId) && this.reloadSoon());
-    client.on("unread", ({ chatId }) => chatId && !this.rows.value.has(chatId) && this.reloadSoon());
+    client.on("unread", ({ chatId }) => chatId && this.#counted(chatId));
     client.on("connection", () => client.isOnline && this.reloadSoon());
     client.on("drafts", ({ chatId }) => chatId && void this.#loadDraft(chatId));
+  }
+
+  /** What is read mentions nobody any more; a chat that is not in the list is new. */
+  #counted(chatId: string): void {
+    const rows = this.#next ?? this.rows.value;
+    const row = rows.get(chatId);
+    if (!row) this.reloadSoon();
+    if (!row || row.unreadMentions === 0 || this.#client.chat(chatId).unread > 0) return;
+    this.#next ??= new Map(this.rows.value);
+    this.#next.set(chatId, { ...row, unreadMentions: 0 });
+    this.#show();
   }
 
   /** Ask for the list; offline it is as this device last saw it. */
@@ -71,11 +84,23 @@ export class Chats {
       if (!this.isLoaded.value)
         for (const chatId of [...next.keys()].slice(0, DRAFTS_MAX)) void this.#loadDraft(chatId);
       this.isLoaded.value = true;
+      this.#watchPeers(next);
       if (this.#client.isOnline && !this.#isReading) void this.#read(listed);
     } catch {
       if (!this.#client.failure) this.reloadSoon(RETRY_MS);
     }
   }
+
+  /** The people of the newest direct chats: whether they are there is shown in the list. */
+  #watchPeers(rows: ReadonlyMap<string, ChatRow>): void {
+    const newest = [...rows.values()].sort((one, other) => other.at - one.at);
+    const peers = newest.flatMap(({ peerId }) => peerId ?? []).slice(0, WATCHED_MAX);
+    if (`${peers}` === this.#watched) return;
+    this.#watched = `${peers}`;
+    void this.#people.watch(peers);
+  }
+
+  #watched = "";
 
   async #loadDraft(chatId: string): Promise<void> {
     const draft = await this.#client
@@ -179,8 +204,12 @@ export class Chats {
     }
     if (row.last && row.last.sequence >= entry.sequence && row.last.epoch >= entry.epoch) return;
     if (entry.kind === "chat" || entry.kind === "member") this.reloadSoon();
+    const isAboutMe =
+      entry.mentions?.includes(this.#client.userId) && entry.sender_id !== this.#client.userId;
+    const isUnread = entry.sequence > this.#client.chat(entry.chat_id).readUpTo;
+    const unreadMentions = row.unreadMentions + (isAboutMe && isUnread ? 1 : 0);
     this.#next ??= new Map(this.rows.value);
-    this.#next.set(entry.chat_id, { ...row, last: entry, at: Date.parse(entry.created_at) });
+    this.#next.set(entry.chat_id, { ...row, last: entry, at: Date.parse(entry.created_at), unreadMentions });
     this.#show();
   }
 }

@@ -3,23 +3,29 @@
 import { computed, type Signal, signal } from "@preact/signals";
 import {
   type AttachedFile,
+  type AttachmentInfo,
   type Chat,
   type ChatInfo,
   type ChatWindow,
   type Entry,
   RequestRefused,
+  type Sending,
 } from "parley-chat";
-import { filesOf } from "parley-chat/files";
+import { s } from "../strings.en.js";
 import { framed } from "./live.js";
 import { type Row, rowsOf } from "./rows.js";
 import type { App } from "./state.js";
+import { filesOf, uploadsOf } from "./uploads.js";
 
 const WINDOW_ENTRIES = 60;
 const PAGE_ENTRIES = 80;
 const RETRY_MS = 2_000;
-const SAID_MS = 2_500;
+const SAID_MS = 4_000;
+const NOTICE_MS = 8_000;
 /** An address of a file is used for so long; it is good for longer. */
 const ADDRESS_MS = 5 * 60_000;
+/** The pictures that the server makes, by their longer side. */
+const SIDES = [320, 960];
 
 export type Trouble = "not_a_member" | "not_found" | "unreachable" | null;
 
@@ -27,7 +33,16 @@ export type Trouble = "not_a_member" | "not_found" | "unreachable" | null;
 export interface Writing {
   readonly replyTo: string | null;
   readonly editing: string | null;
+  /** Of a message that could not be sent: put back into the field. */
+  readonly text?: string;
 }
+
+/** What the log of the chat has gone through while it is shown. */
+export type Notice = "rebuilt" | "differs" | null;
+
+/** Said once the chat is shown. */
+const announced = new Map<string, string>();
+export const announce = (chatId: string, text: string) => void announced.set(chatId, text);
 
 export class Conversation {
   readonly chat: Chat;
@@ -44,6 +59,22 @@ export class Conversation {
   readonly wanted: Signal<{ sequence: number; count: number } | null> = signal(null);
   /** The unread messages begin behind this; fixed while the chat is shown. */
   readonly dividerAfter = signal<number | null>(null);
+  /** The log of the server is not the one that this device had read. */
+  readonly notice = signal<Notice>(null);
+  readonly peerId = computed(() => this.app.chats.rows.value.get(this.chat.chatId)?.peerId ?? null);
+  /** The other person of a direct chat has deleted their account. */
+  readonly isPeerGone = computed(() => {
+    const row = this.app.chats.rows.value.get(this.chat.chatId);
+    return row?.type === "direct" && !row.peerId;
+  });
+  /** When the person may send again, by the clock of this device, where the chat makes them wait. */
+  readonly slowUntil = computed(() => {
+    const { slow_mode_seconds: seconds = 0, role } = this.info.value ?? {};
+    if (seconds === 0 || role !== "member") return 0;
+    const last = this.rows.value.findLast((row) => row.type === "message" && row.isOwn);
+    const isSent = last?.type === "message" && last.status !== "failed";
+    return isSent ? last.at + seconds * 1000 : 0;
+  });
   readonly #version = signal(0);
   readonly #changed = framed(() => {
     this.#version.value += 1;
@@ -105,6 +136,8 @@ export class Conversation {
   constructor(app: App, chatId: string) {
     this.app = app;
     this.chat = app.client.chat(chatId);
+    this.#knownDifference = this.chat.logDifference;
+    this.#knownRestarts = this.chat.restarts;
   }
 
   async open(at: number | null): Promise<void> {
@@ -122,8 +155,17 @@ export class Conversation {
         }
       }),
     );
-    this.#offs.push(this.app.client.on("unread", () => this.#divide()));
+    this.#offs.push(
+      this.app.client.on("unread", () => this.#divide()),
+      this.app.client.on("any", ({ chatId }) => {
+        if (chatId !== this.chat.chatId) return;
+        this.#tellOfLog();
+        this.#tellOfRefused();
+      }),
+    );
     this.#divide();
+    const text = announced.get(this.chat.chatId);
+    if (text && announced.delete(this.chat.chatId)) this.say(text);
     this.chat.open().catch((error) => this.#refused(error));
     void this.loadInfo();
     await this.#show(at ?? this.#firstUnread());
@@ -131,8 +173,49 @@ export class Conversation {
   }
 
   /** Run it when another chat is chosen. */
-  onClose(run: () => void): void {
+  readonly onClose = (run: () => void): void => {
     this.#offs.push(run);
+  };
+
+  /** The log is read again because it is another one, or because what was read is not what it holds. */
+  #tellOfLog(): void {
+    const { restarts, logDifference } = this.chat;
+    if (logDifference && logDifference !== this.#knownDifference) this.#tell("differs");
+    else if (restarts > this.#knownRestarts) this.#tell("rebuilt");
+    this.#knownDifference = logDifference;
+    this.#knownRestarts = restarts;
+  }
+
+  #tell(notice: Notice): void {
+    this.notice.value = notice;
+    setTimeout(() => {
+      if (this.notice.peek() === notice) this.notice.value = null;
+    }, NOTICE_MS);
+  }
+
+  /** An edit, a delete or a reaction that was refused for good has no row of its own: it is told, and given up. */
+  #tellOfRefused(): void {
+    for (const sending of this.chat.unsent) {
+      if (sending.status !== "failed" || (sending.message.kind ?? "message") === "message") continue;
+      if (this.#told.has(sending)) continue;
+      this.#told.add(sending);
+      this.say(s.changeRefused(sending.refusal?.reason ?? ""));
+      void sending.discard();
+    }
+  }
+
+  #knownDifference: Chat["logDifference"];
+  #knownRestarts = 0;
+  readonly #told = new WeakSet<Sending>();
+
+  /** Write a message that could not be sent once more. */
+  async writeAgain(sending: Sending): Promise<void> {
+    const { content, replyTo, attachments = [] } = sending.message;
+    await sending.discard();
+    await uploadsOf(this.chat).restore(
+      attachments.map((attachmentId) => ({ attachmentId, name: attachmentId, size: 0 })),
+    );
+    this.writing.value = { replyTo: replyTo ?? null, editing: null, text: content };
   }
 
   close(): void {
@@ -154,6 +237,17 @@ export class Conversation {
   async jumpToLatest(): Promise<void> {
     if (!this.window.value?.isAtEnd) await this.#show(null);
     this.want(Number.POSITIVE_INFINITY);
+  }
+
+  /** Come into a chat that is open. */
+  async join(): Promise<void> {
+    await this.chat.addMember(this.app.person.userId);
+    this.app.chats.reloadSoon(0);
+    this.chat.close();
+    this.trouble.value = null;
+    await this.chat.open().catch((error) => this.#refused(error));
+    void this.loadInfo();
+    await this.#show(null);
   }
 
   say(text: string): void {
@@ -255,26 +349,30 @@ export class Conversation {
     return low;
   }
 
-  /** Where a picture can be read from, for a while: the address is signed. */
-  pictureAddress(attachmentId: string): Promise<string> {
+  /**
+   * Where a picture can be read from, for a while: the address is signed. With `pixels`, of the smallest one that has as
+   * many at its longer side.
+   */
+  async pictureAddress(attachmentId: string, pixels = Number.POSITIVE_INFINITY): Promise<string> {
     const known = this.#addresses.get(attachmentId);
-    if (known && known.until > Date.now()) return known.address;
-    const address = filesOf(this.chat)
-      .info(attachmentId)
-      .then(({ url }) => {
-        if (!url) throw new Error("it is not there");
-        return url;
-      });
-    this.#addresses.set(attachmentId, { address, until: Date.now() + ADDRESS_MS });
-    address.catch(() => this.#addresses.delete(attachmentId));
+    let found = known && known.until > Date.now() ? known.info : null;
+    if (!found) {
+      found = filesOf(this.chat).then((files) => files.info(attachmentId));
+      this.#addresses.set(attachmentId, { info: found, until: Date.now() + ADDRESS_MS });
+      found.catch(() => this.#addresses.delete(attachmentId));
+    }
+    const { url, pictures = {} } = await found;
+    const side = SIDES.find((one) => one >= pixels && pictures[one]);
+    const address = side ? pictures[side] : url;
+    if (!address) throw new Error("it is not there");
     return address;
   }
 
-  readonly #addresses = new Map<string, { readonly address: Promise<string>; readonly until: number }>();
+  readonly #addresses = new Map<string, { readonly info: Promise<AttachmentInfo>; readonly until: number }>();
 
   /** Save a file of a message; it is never opened in the page. */
   async download(file: AttachedFile): Promise<void> {
-    const bytes = await filesOf(this.chat).download(file.attachment_id);
+    const bytes = await (await filesOf(this.chat)).download(file.attachment_id);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(bytes);
     link.download = file.name;

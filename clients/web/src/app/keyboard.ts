@@ -11,6 +11,8 @@ export interface KeyActions {
   search(): void;
   details(): void;
   shortcuts(): void;
+  /** Nothing nearer has used the Escape. Whether there was something to leave. */
+  leave(): boolean;
 }
 
 /** The regions that F6 goes through, in their order. */
@@ -18,6 +20,11 @@ const REGIONS = ["#search-chats", "#messages", "#composer", "#details"];
 
 export function listen(actions: KeyActions): () => void {
   const keys = (event: KeyboardEvent) => {
+    if (event.defaultPrevented) return;
+    if (event.key === "Escape") {
+      if (actions.leave()) event.preventDefault();
+      return;
+    }
     const act = actionOf(event, actions);
     if (!act) return;
     event.preventDefault();

@@ -1,7 +1,7 @@
 /** What people are called. Asked of the server when nothing said it before. */
 
 import { signal } from "@preact/signals";
-import type { Client, Profile } from "parley-chat";
+import type { Client } from "parley-chat";
 import { s } from "../strings.en.js";
 import { framed } from "./live.js";
 
@@ -11,7 +11,7 @@ export interface Named {
   readonly display_name: string;
 }
 
-const ASKED_AT_ONCE_MAX = 4;
+const ASKED_AT_ONCE_MAX = 100;
 /** One that could not be found is not asked for again before this. */
 const FORGET_MS = 60_000;
 
@@ -20,7 +20,14 @@ export class People {
   readonly #known = new Map<string, Named>();
   readonly #failedAt = new Map<string, number>();
   readonly #waiting = new Set<string>();
-  #asking = 0;
+  #watched: readonly string[] = [];
+  readonly #lookSoon = framed(() => void this.#lookWho());
+  #isAsking = false;
+  readonly #work = framed(() => void this.#load());
+  /** Whom the person has blocked, once it is known. */
+  readonly blocked = signal<ReadonlySet<string>>(new Set());
+  /** Who of those that are watched is online. */
+  readonly online = signal<ReadonlySet<string>>(new Set());
   /** Rises when a name becomes known. */
   readonly #version = signal(0);
   readonly #show = framed(() => {
@@ -29,6 +36,32 @@ export class People {
 
   constructor(client: Client) {
     this.#client = client;
+    client.on("presence", this.#lookSoon);
+    client.on("connection", this.#lookSoon);
+  }
+
+  /** Watch these people. What the server says of them now is asked for once, what changes is told. */
+  async watch(userIds: readonly string[]): Promise<void> {
+    this.#watched = userIds;
+    this.#client.watchPresence(userIds);
+    await this.#lookWho();
+  }
+
+  async #lookWho(): Promise<void> {
+    if (!this.#client.isOnline || this.#watched.length === 0) return;
+    const views = await this.#client.presence(this.#watched).catch(() => []);
+    this.online.value = new Set(views.flatMap((one) => (one.status === "online" ? one.user_id : [])));
+  }
+
+  async loadBlocked(): Promise<void> {
+    const all = await this.#client.blocks.all().catch(() => null);
+    if (all) this.blocked.value = new Set(all.map(({ user_id }) => user_id));
+  }
+
+  /** Keep somebody away, or not any more. */
+  async block(userId: string, isOn: boolean): Promise<void> {
+    await (isOn ? this.#client.blocks.add(userId) : this.#client.blocks.remove(userId));
+    await this.loadBlocked();
   }
 
   note(person: Named): void {
@@ -55,19 +88,19 @@ export class People {
     const failedAt = this.#failedAt.get(userId) ?? Number.NEGATIVE_INFINITY;
     if (this.#waiting.has(userId) || Date.now() - failedAt < FORGET_MS) return;
     this.#waiting.add(userId);
-    void this.#work();
+    this.#work();
   }
 
-  async #work(): Promise<void> {
-    if (this.#asking >= ASKED_AT_ONCE_MAX) return;
-    this.#asking += 1;
-    for (const userId of this.#waiting) {
-      if (this.#known.has(userId) || this.#failedAt.has(userId)) continue;
-      this.#failedAt.set(userId, Date.now());
-      const profile: Profile | null = await this.#client.person(userId).catch(() => null);
-      this.#waiting.delete(userId);
-      if (profile) this.note(profile);
-    }
-    this.#asking -= 1;
+  /** Those that are wanted by one frame are asked for together. */
+  async #load(): Promise<void> {
+    const wanted = [...this.#waiting].slice(0, ASKED_AT_ONCE_MAX);
+    if (wanted.length === 0 || this.#isAsking) return;
+    this.#isAsking = true;
+    for (const userId of wanted) this.#failedAt.set(userId, Date.now());
+    const found = await this.#client.people(wanted).catch(() => []);
+    for (const profile of found) this.note(profile);
+    for (const userId of wanted) this.#waiting.delete(userId);
+    this.#isAsking = false;
+    this.#work();
   }
 }

@@ -1,7 +1,8 @@
 /** The page as a whole: nobody signed in, or one person with a client. */
 
 import { signal } from "@preact/signals";
-import { BadToken, type Client, Closed, connect, indexedDb, type Me } from "parley-chat";
+import { BadToken, type Client, Closed, connect, indexedDb, type Me, memory } from "parley-chat";
+import { kept } from "parley-ui/kept.js";
 import { watchAttention } from "./attention.js";
 import { Chats } from "./chats.js";
 import { Live } from "./live.js";
@@ -17,8 +18,8 @@ import {
   signIn,
   signOut,
 } from "./session.js";
+import { stopUploads } from "./uploads.js";
 import { watchVersion } from "./version.js";
-import { worker } from "./worker.js";
 
 /** Everything that a signed-in page has. */
 export interface App {
@@ -82,7 +83,7 @@ async function open(person: Person): Promise<void> {
   const client = await connect(origin(), () => tokenFor(), {
     userId: person.userId,
     deviceId: person.deviceId,
-    store: indexedDb(),
+    store: kept("store") === "memory" ? memory() : indexedDb(),
     tabs: true,
     startOffline: true,
   });
@@ -96,21 +97,14 @@ async function open(person: Person): Promise<void> {
   isSignedIn.value = true;
   await chats.load();
   void loadProfile();
-  void serveShell(client);
+  void people.loadBlocked();
+  void loadShell()
+    .then((shell) => shell.serveShell(client, chats))
+    .catch(() => {});
 }
 
-/** The page can be opened without a network, and notifications lead to their chat. */
-async function serveShell(client: Client): Promise<void> {
-  const registration = await worker().catch(() => null);
-  if (!registration) return;
-  navigator.serviceWorker.addEventListener("message", ({ data }) => {
-    if (data?.type === "open" && typeof data.address === "string") go(data.address.slice(1));
-  });
-  client.on("unread", ({ chatId }) => {
-    if (chatId && client.chat(chatId).unread === 0)
-      registration.active?.postMessage({ type: "read", chatId });
-  });
-}
+/** The page is there without it. */
+const loadShell = () => import("./shell.js");
 
 export async function loadProfile(): Promise<void> {
   const opened = app.value;
@@ -156,11 +150,13 @@ let stopWatching = () => {};
 async function end(client: Client | undefined): Promise<void> {
   stopWatching();
   app.value?.chats.stop();
+  if (client) stopUploads(client);
   app.value = null;
   ownProfile.value = null;
   isSignedIn.value = false;
   go(hrefOf.chats());
-  await client?.wipe().catch(() => {});
+  const endShell = async () => (await loadShell()).endShell();
+  await Promise.all([client?.wipe().catch(() => {}), endShell().catch(() => {})]);
 }
 
 async function learnServer(): Promise<void> {

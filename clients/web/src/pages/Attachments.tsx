@@ -10,7 +10,8 @@ import c from "./Attachments.module.css";
 import { ActionsContext } from "./Message.js";
 import type { Actions } from "./messageActions.js";
 
-const SHOWN_MAX = 360;
+/** As large as the smaller of the pictures that the server makes. */
+const SHOWN_MAX = 320;
 
 export function Attachments({ entry }: { entry: Entry }) {
   const files = entry.attachments ?? [];
@@ -34,10 +35,12 @@ function Picture({ file, entry }: { file: AttachedFile; entry: Entry }) {
   const { conversation, show } = useContext(ActionsContext) as Actions;
   const address = useSignal("");
   const isGone = useSignal(false);
+  const isLoaded = useSignal(false);
   const [width, height] = fitted(file.width ?? 1, file.height ?? 1);
   useEffect(() => {
     let isLeft = false;
-    conversation.pictureAddress(file.attachment_id).then(
+    const pixels = Math.max(width, height) * devicePixelRatio;
+    conversation.pictureAddress(file.attachment_id, pixels).then(
       (found) => {
         if (!isLeft) address.value = found;
       },
@@ -57,13 +60,16 @@ function Picture({ file, entry }: { file: AttachedFile; entry: Entry }) {
       onClick={() => show({ dialog: "image", entry, file })}
     >
       <img
-        class={address.value ? "" : c.blurred}
+        class={isLoaded.value ? "" : c.blurred}
         src={address.value || file.preview || undefined}
         alt={file.name}
         width={width}
         height={height}
         loading="lazy"
         decoding="async"
+        onLoad={(event) => {
+          isLoaded.value = event.currentTarget.src !== file.preview;
+        }}
         onError={() => {
           isGone.value = true;
         }}

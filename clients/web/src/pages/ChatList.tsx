@@ -74,7 +74,7 @@ const matches = (title: string, wanted: string) => !wanted || title.toLocaleLowe
 
 function passes(row: ChatRow, filter: Filter, unread: number): boolean {
   if (filter === "unread") return unread > 0;
-  return filter === "all" || row.unreadMentions > 0;
+  return filter === "all" || (row.unreadMentions > 0 && unread > 0);
 }
 
 /** How many chats wait for an answer. */
@@ -141,7 +141,10 @@ function Head({ onNew, query, filter }: HeadProps) {
             query.value = event.currentTarget.value;
           }}
           onKeyDown={(event) => {
-            if (event.key === "Escape") query.value = "";
+            if (event.key === "Escape" && query.value) {
+              event.preventDefault();
+              query.value = "";
+            }
             if (event.key === "Enter" && query.value.trim()) searchMessages(query.value);
           }}
         />
@@ -217,9 +220,15 @@ const ChatLink = memo(function ChatLink({ row, isOpen }: { row: ChatRow; isOpen:
   const draft = chats.drafts.value.get(row.chatId);
   const isFailed = chat.unsent.some((sending) => sending.status === "failed");
   const typing = chat.typing.map((userId) => plainName(people.name(userId)));
+  const isPeerOnline = row.peerId !== null && people.online.value.has(row.peerId);
   return (
     <div class={`${c.row} ${isOpen ? c.open : ""}`}>
-      <Avatar id={row.peerId ?? row.chatId} name={title} isGroup={row.type === "group"} />
+      <Avatar
+        id={row.peerId ?? row.chatId}
+        name={title}
+        isGroup={row.type === "group"}
+        isOnline={isPeerOnline}
+      />
       <span class={c.middle}>
         <span class={c.line}>
           <a
@@ -232,7 +241,12 @@ const ChatLink = memo(function ChatLink({ row, isOpen }: { row: ChatRow; isOpen:
           >
             <bdi>{title}</bdi>
           </a>
-          {chat.muted && <Icon name="bellOff" size={14} />}
+          {isPeerOnline && <span class="sr">{s.online}</span>}
+          {chat.muted && (
+            <span role="img" aria-label={s.muted} title={s.muted}>
+              <Icon name="bellOff" size={14} />
+            </span>
+          )}
           <time class={c.time}>{row.last ? listTime(row.at) : ""}</time>
         </span>
         <span class={c.line} id={`about-${row.chatId}`}>

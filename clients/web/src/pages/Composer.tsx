@@ -1,6 +1,6 @@
 /** Where a message is written: text, files, an answer to another one, or a correction. */
 
-import { type Signal, useComputed, useSignal, useSignalEffect } from "@preact/signals";
+import { type Signal, useSignal, useSignalEffect } from "@preact/signals";
 import { OutboxFull } from "parley-chat";
 import { Alert, IconButton } from "parley-ui/controls.js";
 import controls from "parley-ui/controls.module.css";
@@ -10,35 +10,51 @@ import { useLater } from "parley-ui/later.js";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Conversation } from "../app/conversation.js";
 import { useApp } from "../app/state.js";
+import { type Suggestion, Suggestions } from "../app/suggest.js";
 import { lineOf } from "../app/summary.js";
-import { Uploads } from "../app/uploads.js";
+import { type Uploads, uploadsOf } from "../app/uploads.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
 import c from "./Composer.module.css";
 import { loadEmoji } from "./dialogs.js";
-import { completed, type MentionState, Mentions, mentionAt, mentionsIn } from "./Mentions.js";
-import { UploadList } from "./UploadList.js";
 
 const DRAFT_MS = 300;
 const ROWS_PIXELS_MAX = 200;
 const QUOTE_CHARS = 120;
 const SECOND_MS = 1_000;
 
+const loadSuggestions = () => import("./SuggestionList.js");
+const loadUploads = () => import("./UploadList.js");
+
+/** The field, or why there is none. */
 export function Composer({ conversation }: { conversation: Conversation }) {
-  const { chat, writing, info } = conversation;
+  const { people } = useApp();
+  const info = conversation.info.value;
+  const peerId = conversation.peerId.value;
+  if (info?.announcement_only && info.role === "member") return <p class={c.closed}>{s.onlyAdmins}</p>;
+  if (conversation.isPeerGone.value) return <p class={c.closed}>{s.peerGone}</p>;
+  if (peerId && people.blocked.value.has(peerId)) {
+    return <p class={c.closed}>{s.youBlocked(plainName(people.name(peerId)))}</p>;
+  }
+  return <Writing conversation={conversation} />;
+}
+
+function Writing({ conversation }: { conversation: Conversation }) {
+  const { chat, writing } = conversation;
   const text = useSignal("");
   const reason = useSignal("");
   const isChoosing = useSignal(false);
-  const mention = useSignal<MentionState | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
-  const uploads = useMemo(() => new Uploads(chat), [chat]);
+  const uploads = uploadsOf(chat);
+  const suggestions = useMemo(() => new Suggestions(), [chat]);
   const wait = useSlowMode(conversation);
   const EmojiDialog = useLater(isChoosing.value ? loadEmoji : null);
   const { editing, replyTo } = writing.value;
-  const draft = useDraft(conversation, text);
+  const draft = useDraft(conversation, text, uploads);
+  const SuggestionList = useLater(suggestions.asked.value ? loadSuggestions : null);
+  const UploadList = useLater(uploads.all.value.length > 0 ? loadUploads : null);
 
-  useEffect(() => () => uploads.stop(), [uploads]);
   useLayoutEffect(() => {
     const element = field.current;
     if (!element) return;
@@ -46,21 +62,21 @@ export function Composer({ conversation }: { conversation: Conversation }) {
     element.style.height = `${Math.min(element.scrollHeight, ROWS_PIXELS_MAX)}px`;
   }, [text.value]);
   useSignalEffect(() => {
-    const { editing: target, replyTo: answered } = writing.value;
+    const { editing: target, replyTo: answered, text: again } = writing.value;
     if (target) {
       const found = conversation.window.peek()?.messages.find(({ entry }) => entry.message_id === target);
       text.value = found?.entry.content ?? "";
     }
-    if (target || answered) field.current?.focus();
+    if (again !== undefined) {
+      text.value = [again, text.peek()].filter(Boolean).join("\n");
+      draft.save();
+    }
+    if (target || answered || again !== undefined) field.current?.focus();
   });
   useEffect(() => {
     if (matchMedia("(hover: hover)").matches && document.activeElement === document.body)
       field.current?.focus();
   }, []);
-
-  if (info.value?.announcement_only && info.value.role === "member") {
-    return <p class={c.closed}>{s.onlyAdmins}</p>;
-  }
 
   const put = (inserted: string) => {
     const element = field.current;
@@ -80,14 +96,14 @@ export function Composer({ conversation }: { conversation: Conversation }) {
   const send = () => {
     const content = text.value.trim();
     const hasFiles = uploads.all.value.some(({ state }) => state === "done");
-    if ((!content && !hasFiles) || uploads.isBusy || wait.value > 0) return;
+    if ((!content && !hasFiles) || uploads.isBusy || wait > 0) return;
     reason.value = "";
     try {
       if (editing) {
         chat.edit(editing, content);
       } else {
         const attachments = uploads.take();
-        const mentions = mentionsIn(content, chat);
+        const mentions = suggestions.mentionsIn(content, chat);
         chat.send(content, {
           ...(replyTo && { replyTo }),
           ...(mentions.length > 0 && { mentions }),
@@ -95,7 +111,6 @@ export function Composer({ conversation }: { conversation: Conversation }) {
         });
         if (!conversation.isAtEnd.value) void conversation.jumpToLatest();
         else conversation.want(Number.POSITIVE_INFINITY);
-        wait.start();
       }
     } catch (error) {
       reason.value = error instanceof OutboxFull ? s.queueFull : s.tooLong;
@@ -109,7 +124,7 @@ export function Composer({ conversation }: { conversation: Conversation }) {
 
   const keys = (event: KeyboardEvent) => {
     if (event.isComposing) return;
-    if (mention.value && Mentions.key(event, mention, (name) => complete(name))) return;
+    if (suggestions.key(event, complete)) return;
     const wantsLine = (kept("enter") === "line") !== event.shiftKey;
     if (event.key === "Enter" && !wantsLine && !event.ctrlKey && !event.altKey) {
       event.preventDefault();
@@ -134,12 +149,10 @@ export function Composer({ conversation }: { conversation: Conversation }) {
     }
   };
 
-  const complete = (username: string) => {
-    const now = mention.value;
-    if (!now) return;
-    const [next, at] = completed(text.value, now, username);
+  const complete = (suggestion: Suggestion) => {
+    const [next, at] = suggestions.take(text.value, suggestion);
     text.value = next;
-    mention.value = null;
+    draft.save();
     requestAnimationFrame(() => field.current?.setSelectionRange(at, at));
   };
 
@@ -159,8 +172,10 @@ export function Composer({ conversation }: { conversation: Conversation }) {
     >
       {reason.value && <Alert>{reason.value}</Alert>}
       <Bar conversation={conversation} onCancel={stopWriting} />
-      <UploadList uploads={uploads} />
-      {mention.value && <Mentions state={mention} chat={chat} onChoose={complete} />}
+      {UploadList && <UploadList uploads={uploads} />}
+      {SuggestionList && (
+        <SuggestionList suggestions={suggestions} conversation={conversation} onChoose={complete} />
+      )}
       <div class={c.line}>
         <IconButton
           icon="attach"
@@ -188,13 +203,16 @@ export function Composer({ conversation }: { conversation: Conversation }) {
           dir="auto"
           aria-label={s.message}
           aria-autocomplete="list"
-          aria-controls={mention.value ? "mention-list" : undefined}
+          aria-controls={suggestions.all.value.length > 0 ? "suggestions" : undefined}
+          aria-activedescendant={
+            suggestions.all.value.length > 0 ? `suggestion-${suggestions.chosen.value}` : undefined
+          }
           placeholder={s.message}
           value={text.value}
           onInput={(event) => {
             const element = event.currentTarget;
             text.value = element.value;
-            mention.value = mentionAt(element.value, element.selectionStart);
+            suggestions.look(element.value, element.selectionStart);
             if (element.value) chat.type();
             else chat.stopTyping();
             if (!editing) draft.save();
@@ -220,14 +238,14 @@ export function Composer({ conversation }: { conversation: Conversation }) {
           class={c.send}
           aria-label={s.send}
           title={s.send}
-          disabled={isEmpty || uploads.isBusy || wait.value > 0}
+          disabled={isEmpty || uploads.isBusy || wait > 0}
         >
           <Icon name={editing ? "tick" : "send"} />
         </button>
       </div>
-      {wait.value > 0 && (
+      {wait > 0 && (
         <div role="status" aria-label={s.slowModeStatus} class={c.slow}>
-          {s.slowMode(wait.value)}
+          {s.slowMode(wait)}
         </div>
       )}
       {EmojiDialog && (
@@ -267,14 +285,18 @@ function Bar({ conversation, onCancel }: { conversation: Conversation; onCancel:
   );
 }
 
-/** What is written is kept, in every tab, until it is sent. */
-function useDraft(conversation: Conversation, text: Signal<string>): { save(): void; clear(): void } {
-  const { chat, writing, app } = conversation;
+/** What is written is kept, in every tab, until it is sent; and which files go with it. */
+function useDraft(
+  { chat, writing, app, onClose }: Conversation,
+  text: Signal<string>,
+  uploads: Uploads,
+): { save(): void; clear(): void } {
   return useMemo(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     let own = "";
     const load = async () => {
       const draft = await chat.draft().catch(() => undefined);
+      if (draft?.files) void uploads.restore(draft.files);
       if (writing.peek().editing || timer !== undefined) return;
       if ((draft?.text ?? "") === own && text.peek()) return;
       if (draft || own) text.value = draft?.text ?? "";
@@ -285,15 +307,19 @@ function useDraft(conversation: Conversation, text: Signal<string>): { save(): v
     const off = app.client.on("drafts", ({ chatId }) => {
       if (chatId === chat.chatId && document.visibilityState === "hidden") void load();
     });
-    conversation.onClose(off);
+    onClose(off);
     const write = () => {
       timer = undefined;
-      const { replyTo } = writing.peek();
-      own = text.peek();
-      const draft = own ? { text: own, ...(replyTo && { replyTo }) } : null;
-      void chat.saveDraft(draft).catch(() => {});
+      const { replyTo, editing } = writing.peek();
+      if (!editing) own = text.peek();
+      const files = uploads.kept;
+      const isNothing = !own && files.length === 0;
+      const draft = { text: own, ...(replyTo && { replyTo }), ...(files.length > 0 && { files }) };
+      void chat.saveDraft(isNothing ? null : draft).catch(() => {});
     };
-    conversation.onClose(() => {
+    uploads.onKept = write;
+    onClose(() => {
+      if (uploads.onKept === write) uploads.onKept = null;
       if (timer === undefined) return;
       clearTimeout(timer);
       write();
@@ -310,27 +336,22 @@ function useDraft(conversation: Conversation, text: Signal<string>): { save(): v
         void chat.saveDraft(null).catch(() => {});
       },
     };
-  }, [conversation]);
+  }, [chat]);
 }
 
 /** The seconds until the person may send again, where the chat makes them wait. */
-function useSlowMode(conversation: Conversation): { readonly value: number; start(): void } {
-  const until = useSignal(0);
+function useSlowMode(conversation: Conversation): number {
   const now = useSignal(Date.now());
+  const until = conversation.slowUntil.value;
+  const left = Math.max(0, Math.ceil((until - now.value) / SECOND_MS));
   useEffect(() => {
-    if (until.value <= Date.now()) return undefined;
+    if (until <= Date.now()) return undefined;
+    now.value = Date.now();
     const timer = setInterval(() => {
       now.value = Date.now();
+      if (until <= Date.now()) clearInterval(timer);
     }, SECOND_MS / 2);
     return () => clearInterval(timer);
-  }, [until.value, now.value >= until.value]);
-  const left = useComputed(() => Math.max(0, Math.ceil((until.value - now.value) / SECOND_MS)));
-  return {
-    value: left.value,
-    start: () => {
-      const { slow_mode_seconds: seconds = 0, role } = conversation.info.value ?? {};
-      now.value = Date.now();
-      if (seconds > 0 && role === "member") until.value = Date.now() + seconds * SECOND_MS;
-    },
-  };
+  }, [until]);
+  return left;
 }

@@ -33,6 +33,9 @@ export function ConnectionStatus() {
     <div role="status" aria-label={s.connection} data-state={state} class={c.status}>
       {state === "offline" && <Icon name="cloudOff" size={18} />}
       <span>{text}</span>
+      {state === "catching_up" && chats.catchingUp.value && (
+        <progress aria-hidden="true" max={chats.catchingUp.value.of} value={chats.catchingUp.value.done} />
+      )}
     </div>
   );
 }
@@ -65,7 +68,7 @@ export function StorageAlert() {
   live.watch("storage");
   if (client.storage === "indexeddb") return null;
   return (
-    <div role="alert" aria-label="Storage" class={c.alert}>
+    <div role="alert" aria-label={s.storage} class={c.alert}>
       <Icon name="warning" size={18} />
       <span>{client.storageError ? s.storageTrouble : s.storageMemory}</span>
     </div>

@@ -1,12 +1,14 @@
 /** One chat: its header, its messages, and the field to write in. */
 
 import { useSignal } from "@preact/signals";
-import { Avatar, IconButton } from "parley-ui/controls.js";
+import { RequestRefused } from "parley-chat";
+import { Avatar, Button, IconButton } from "parley-ui/controls.js";
 import controls from "parley-ui/controls.module.css";
 import { Icon } from "parley-ui/Icon.js";
 import { useLater } from "parley-ui/later.js";
+import { reasonOf } from "parley-ui/pageSession.js";
 import { listTime } from "parley-ui/time.js";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Conversation } from "../app/conversation.js";
 import { hrefOf } from "../app/route.js";
 import { useApp } from "../app/state.js";
@@ -19,7 +21,7 @@ import frame from "./Frame.module.css";
 import { ActionsContext } from "./Message.js";
 import { MessageList } from "./MessageList.js";
 import { Actions } from "./messageActions.js";
-import { hasDetails, panel } from "./panels.js";
+import { hasDetails, panel, toLatest } from "./panels.js";
 
 export function ConversationPage({ conversation }: { conversation: Conversation }) {
   const shown = useSignal<Shown | null>(null);
@@ -32,18 +34,25 @@ export function ConversationPage({ conversation }: { conversation: Conversation 
     [conversation],
   );
   const DetailsPanel = useLater(hasDetails.value ? loadDetails : null);
+  const leave = useRef(toLatest.value);
+  useEffect(() => {
+    if (leave.current !== toLatest.value) void conversation.jumpToLatest();
+    leave.current = toLatest.value;
+  }, [toLatest.value]);
   const isGone = trouble.value === "not_a_member" || trouble.value === "not_found";
   return (
     <ActionsContext.Provider value={actions}>
       <main class={frame.main}>
         <Header conversation={conversation} />
+        <LogNotice conversation={conversation} />
         {isGone && !loaded.value ? (
-          <Gone text={trouble.value === "not_found" ? s.notFound : s.notMember} />
+          <Gone conversation={conversation} />
         ) : (
           <MessageList conversation={conversation} />
         )}
         <TypingLine conversation={conversation} />
-        {isGone ? <p class={c.closed}>{s.notMember}</p> : <Composer conversation={conversation} />}
+        {!isGone && <Composer conversation={conversation} />}
+        {isGone && loaded.value && <p class={c.closed}>{s.notMember}</p>}
         <DialogOf shown={shown} conversation={conversation} />
       </main>
       {DetailsPanel && (
@@ -146,14 +155,46 @@ function TypingLine({ conversation }: { conversation: Conversation }) {
   );
 }
 
-function Gone({ text }: { text: string }) {
-  useEffect(() => {
-    document.title = s.product;
-  }, []);
+/** The log is read again: it is another one, or this device had something else. */
+function LogNotice({ conversation: { notice } }: { conversation: Conversation }) {
+  if (notice.value === "differs") {
+    return (
+      <p role="alert" class={`${c.notice} ${c.differs}`}>
+        <Icon name="warning" size={18} />
+        {s.logDiffers}
+      </p>
+    );
+  }
+  return (
+    <p role="status" class={notice.value ? c.notice : "sr"}>
+      {notice.value ? s.logRebuilt : ""}
+    </p>
+  );
+}
+
+/** A chat that the person is not in; one that is open can be joined by whoever has its link. */
+function Gone({ conversation }: { conversation: Conversation }) {
+  const reason = useSignal("");
+  const isLeft = conversation.trouble.value === "not_a_member";
+  const join = async () => {
+    try {
+      await conversation.join();
+    } catch (error) {
+      const isClosed = error instanceof RequestRefused && !error.temporary;
+      reason.value = isClosed ? s.notOpen : reasonOf(error);
+    }
+  };
   return (
     <div class={frame.nothing}>
       <Icon name="block" size={40} />
-      <p>{text}</p>
+      <p>{isLeft ? s.notMember : s.notFound}</p>
+      {isLeft && !reason.value && (
+        <>
+          <p class={controls.hint}>{s.notMemberHint}</p>
+          <Button onClick={() => void join()}>{s.joinChat}</Button>
+        </>
+      )}
+      {reason.value && <p role="alert">{reason.value}</p>}
     </div>
   );
 }

@@ -6,6 +6,7 @@ import { Alert, Avatar, Button, Field, IconButton, Select, Switch } from "parley
 import controls from "parley-ui/controls.module.css";
 import { Dialog, Question } from "parley-ui/Dialog.js";
 import { Icon } from "parley-ui/Icon.js";
+import { useLater } from "parley-ui/later.js";
 import { Menu, type MenuItem, type Place } from "parley-ui/Menu.js";
 import { reasonOf } from "parley-ui/pageSession.js";
 import { listTime } from "parley-ui/time.js";
@@ -17,6 +18,7 @@ import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
 import { Completeness } from "./Completeness.js";
 import c from "./Details.module.css";
+import { copy } from "./messageActions.js";
 
 const FOR_EVER = "9999-01-01T00:00:00Z";
 const HOUR_MS = 3_600_000;
@@ -52,12 +54,59 @@ export default function Details({ conversation, onClose }: DetailsProps) {
         {isGroup && isAdmin && <Rename conversation={conversation} title={info?.title ?? ""} />}
         <Quiet conversation={conversation} />
         <History conversation={conversation} onClose={onClose} />
+        <FilesButton conversation={conversation} onClose={onClose} />
+        {info?.open_to_join && (
+          <div class={c.inline}>
+            <p class={controls.hint}>{s.anyoneJoins}</p>
+            <Button onClick={() => void copyLink(conversation)}>
+              <Icon name="link" />
+              {s.copyChatLink}
+            </Button>
+          </div>
+        )}
         {isGroup && isAdmin && <Rules conversation={conversation} />}
         {isGroup && <Members conversation={conversation} isAdmin={isAdmin} />}
         {row?.peerId && <Peer userId={row.peerId} name={title} />}
         {isGroup && <Leave conversation={conversation} />}
       </div>
     </aside>
+  );
+}
+
+async function copyLink(conversation: Conversation): Promise<void> {
+  await copy(`${location.origin}/${hrefOf.chat(conversation.chat.chatId)}`);
+  conversation.say(s.linkCopied);
+}
+
+const loadFiles = () => import("./ChatFiles.js");
+
+function FilesButton({ conversation, onClose }: DetailsProps) {
+  const isOpen = useSignal(false);
+  const ChatFiles = useLater(isOpen.value ? loadFiles : null);
+  return (
+    <div class={c.inline}>
+      <Button
+        onClick={() => {
+          isOpen.value = true;
+        }}
+      >
+        <Icon name="file" />
+        {s.filesOfChat}
+      </Button>
+      {ChatFiles && (
+        <ChatFiles
+          conversation={conversation}
+          onClose={() => {
+            isOpen.value = false;
+          }}
+          onJump={(sequence) => {
+            isOpen.value = false;
+            if (matchMedia("(max-width: 1099px)").matches) onClose();
+            void conversation.jump(sequence);
+          }}
+        />
+      )}
+    </div>
   );
 }
 
@@ -236,11 +285,23 @@ function Rules({ conversation }: { conversation: Conversation }) {
       <Select
         label={s.slowModeStatus}
         value={String(info.value.slow_mode_seconds)}
-        options={s.slowModes}
+        options={including(s.slowModes, info.value.slow_mode_seconds)}
         onChange={(value) => void change(chat.setSlowMode(Number(value)))}
+      />
+      <Select
+        label={s.editWindow}
+        value={String(info.value.edit_window_seconds)}
+        options={including(s.editWindows, info.value.edit_window_seconds)}
+        onChange={(value) => void change(chat.setEditWindow(Number(value)))}
       />
     </section>
   );
+}
+
+/** What is set may be none of what is offered. */
+function including(options: readonly (readonly [string, string])[], seconds: number) {
+  const isThere = options.some(([value]) => value === String(seconds));
+  return isThere ? options : [...options, [String(seconds), s.seconds(seconds)] as const];
 }
 
 function Members({ conversation, isAdmin }: { conversation: Conversation; isAdmin: boolean }) {
@@ -405,59 +466,58 @@ function AddPeople({ conversation, onClose }: { conversation: Conversation; onCl
 
 /** The other person of a direct chat: a contact, or somebody to keep away. */
 function Peer({ userId, name }: { userId: string; name: string }) {
-  const { client } = useApp();
+  const { client, people } = useApp();
   const isContact = useSignal<boolean | null>(null);
-  const isBlocked = useSignal<boolean | null>(null);
   const isAsking = useSignal(false);
+  const reason = useSignal("");
+  const isBlocked = people.blocked.value.has(userId);
   useEffect(() => {
-    const has = (all: readonly { user_id: string }[]) => all.some((one) => one.user_id === userId);
     client.contacts.all().then(
       (all) => {
-        isContact.value = has(all);
-      },
-      () => {},
-    );
-    client.blocks.all().then(
-      (all) => {
-        isBlocked.value = has(all);
+        isContact.value = all.some((one) => one.user_id === userId);
       },
       () => {},
     );
   }, [userId]);
-  const contact = async () => {
-    await (isContact.value ? client.contacts.remove(userId) : client.contacts.add(userId));
-    isContact.value = !isContact.value;
+  const attempt = async (run: () => Promise<unknown>) => {
+    reason.value = "";
+    await run().catch((error) => {
+      reason.value = reasonOf(error);
+    });
   };
-  const block = async () => {
+  const contact = () =>
+    attempt(async () => {
+      await (isContact.value ? client.contacts.remove(userId) : client.contacts.add(userId));
+      isContact.value = !isContact.value;
+    });
+  const block = (isOn: boolean) => {
     isAsking.value = false;
-    await (isBlocked.value ? client.blocks.remove(userId) : client.blocks.add(userId));
-    isBlocked.value = !isBlocked.value;
+    return attempt(() => people.block(userId, isOn));
   };
   return (
     <div class={c.inline}>
+      {reason.value && <Alert>{reason.value}</Alert>}
       {isContact.value !== null && (
         <Button onClick={() => void contact()}>
           <Icon name="person" />
           {isContact.value ? s.removeContact : s.addContact}
         </Button>
       )}
-      {isBlocked.value !== null && (
-        <Button
-          onClick={() => {
-            if (isBlocked.value) void block();
-            else isAsking.value = true;
-          }}
-        >
-          <Icon name="block" />
-          {isBlocked.value ? s.unblock : s.block}
-        </Button>
-      )}
+      <Button
+        onClick={() => {
+          if (isBlocked) void block(false);
+          else isAsking.value = true;
+        }}
+      >
+        <Icon name="block" />
+        {isBlocked ? s.unblock : s.block}
+      </Button>
       {isAsking.value && (
         <Question
           title={s.blockQuestion(name)}
           hint={s.blockHint}
           action={s.block}
-          onDo={() => void block()}
+          onDo={() => void block(true)}
           onClose={() => {
             isAsking.value = false;
           }}

@@ -14,7 +14,7 @@ import { ChatList } from "./ChatList.js";
 import { ConnectionStatus, StorageAlert, Update } from "./Connection.js";
 import { ConversationPage } from "./ConversationPage.js";
 import c from "./Frame.module.css";
-import { hasDetails, panel } from "./panels.js";
+import { hasDetails, panel, toLatest } from "./panels.js";
 
 export function Frame() {
   if (!app.value) return null;
@@ -39,6 +39,12 @@ function SignedIn({ app: opened }: { app: App }) {
         },
         details: () => {
           hasDetails.value = !hasDetails.value;
+        },
+        leave: () => {
+          if (hasDetails.value) hasDetails.value = false;
+          else if (at.page === "chat") toLatest.value += 1;
+          else return false;
+          return true;
         },
       }),
     [at],

@@ -58,7 +58,7 @@ type RelationList = {
 };
 
 function Relations({ title, list, empty, isContacts }: RelationsProps) {
-  const { client } = useApp();
+  const { client, people } = useApp();
   const all = useSignal<readonly Related[] | null>(null);
   const username = useSignal("");
   const reason = useSignal("");
@@ -75,6 +75,7 @@ function Relations({ title, list, empty, isContacts }: RelationsProps) {
     try {
       await run();
       await load();
+      if (!isContacts) void people.loadBlocked();
     } catch (error) {
       reason.value = reasonOf(error);
     }

@@ -294,6 +294,7 @@ function Failed({ row }: { row: MessageRow }) {
     <div class={c.failedBar}>
       <span>{s.notSentBecause(sending.refusal?.reason ?? "")}</span>
       <Button onClick={() => void actions.tryAgain(sending)}>{s.tryAgain}</Button>
+      <Button onClick={() => void actions.conversation.writeAgain(sending)}>{s.edit}</Button>
       <Button onClick={() => void actions.discard(sending)}>{s.discard}</Button>
     </div>
   );

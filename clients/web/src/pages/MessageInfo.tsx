@@ -2,6 +2,8 @@
 
 import { useSignal } from "@preact/signals";
 import type { Entry, JournalStep, Receipts } from "parley-chat";
+import { Button } from "parley-ui/controls.js";
+import controls from "parley-ui/controls.module.css";
 import { Dialog } from "parley-ui/Dialog.js";
 import { Icon, type IconName } from "parley-ui/Icon.js";
 import { wholeTime } from "parley-ui/time.js";
@@ -19,6 +21,9 @@ interface Line {
   readonly at: number;
 }
 
+/** Who has received a message of a larger chat is a long list. */
+const MEMBERS_MAX = 100;
+
 type InfoProps = { entry: Entry; conversation: Conversation; onClose: () => void };
 
 export default function MessageInfo({ entry, conversation, onClose }: InfoProps) {
@@ -27,24 +32,29 @@ export default function MessageInfo({ entry, conversation, onClose }: InfoProps)
   const receipts = useSignal<Receipts | null>(null);
   const { chat } = conversation;
   live.watch("receipts", chat.chatId);
+  const { member_count: count = 0, read_receipts: mode } = conversation.info.value ?? {};
+  const isLarge = count > MEMBERS_MAX;
+  const loadReceipts = () =>
+    chat.receipts(entry.sequence).then(
+      (found) => {
+        receipts.value = found;
+      },
+      () => {},
+    );
   useEffect(() => {
     if (entry.client_message_id && entry.sender_id === person.userId) {
       void client.journal(chat.chatId, entry.client_message_id).then((found) => {
         steps.value = found;
       });
     }
-    void chat.receipts(entry.sequence).then(
-      (found) => {
-        receipts.value = found;
-      },
-      () => {},
-    );
+    // Of very many people it is asked for when the person wants to know.
+    if (!isLarge) void loadReceipts();
   }, []);
   const name = (userId: string | null) => (userId ? plainName(people.name(userId)) : null);
   const lines = storyOf(entry, steps.value, name);
   const seen = chat.seen(entry) ?? seenBy(receipts.value);
   if (seen) {
-    const count = seen.memberCount;
+    const of = seen.memberCount;
     const read = new Set(seen.read.map((one) => one.userId));
     for (const one of seen.delivered) {
       const who = name(one.userId);
@@ -55,12 +65,10 @@ export default function MessageInfo({ entry, conversation, onClose }: InfoProps)
       const who = name(one.userId);
       lines.push({ icon: "eye", text: who ? s.storyReadBy(who) : s.storyReadBySome, at: Date.parse(one.at) });
     }
-    if (count > 1) {
-      lines.push({
-        icon: "people",
-        text: `${s.storyDelivered(seen.delivered.length, count)} · ${s.storyRead(seen.read.length, count)}`,
-        at: 0,
-      });
+    if (of > 1) {
+      const counts = [s.storyDelivered(seen.delivered.length, of)];
+      if (mode === "full") counts.push(s.storyRead(seen.read.length, of));
+      lines.push({ icon: "people", text: counts.join(" · "), at: 0 });
     }
   }
   return (
@@ -74,7 +82,14 @@ export default function MessageInfo({ entry, conversation, onClose }: InfoProps)
           </li>
         ))}
       </ul>
-      {receipts.value?.mode === "none" && <p>{s.storyNoReceipts}</p>}
+      {mode === "none" && <p class={controls.hint}>{s.storyNoReceipts}</p>}
+      {mode === "simple" && <p class={controls.hint}>{s.storySimple}</p>}
+      {isLarge && mode !== "none" && !receipts.value && (
+        <>
+          <p class={controls.hint}>{s.receiptsOfMany(count)}</p>
+          <Button onClick={() => void loadReceipts()}>{s.showReceipts}</Button>
+        </>
+      )}
       <Completeness chat={chat} />
     </Dialog>
   );

@@ -7,6 +7,7 @@
 
 import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
 import { Icon } from "parley-ui/Icon.js";
+import { clockTime } from "parley-ui/time.js";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Virtualizer, type VirtualizerHandle } from "virtua";
 import type { Conversation } from "../app/conversation.js";
@@ -30,6 +31,7 @@ const ANNOUNCED_CHARS_MAX = 200;
 const HALF = 0.5;
 
 export function MessageList({ conversation }: { conversation: Conversation }) {
+  const { people } = useApp();
   const list = useRef<VirtualizerHandle>(null);
   const scroller = useRef<HTMLDivElement>(null);
   const rows = conversation.rows.value;
@@ -100,6 +102,7 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
     }, MARKED_MS);
   });
 
+  useFocusKept(rows, scroller, focused);
   useSeen(conversation, scroller, rows);
   const keys = useListKeys(rows, list, scroller, focused);
   const focusedKey = focused.value ?? last?.key;
@@ -115,6 +118,7 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
         aria-label={s.messages}
         aria-busy={!window || conversation.isLoadingOlder.value}
         onKeyDown={keys}
+        onCopy={(event) => copyMany(event, rows, (userId) => plainName(people.name(userId)))}
         onFocusIn={(event) => {
           const key = (event.target as HTMLElement).closest<HTMLElement>("[data-key]")?.dataset.key;
           if (key) focused.value = key;
@@ -166,6 +170,46 @@ function useIsPrepended(rows: readonly Row[]): boolean {
     first.current = now;
   });
   return before !== undefined && now !== before && rows.some((row) => row.key === before);
+}
+
+/** A row that is gone gives its focus to the next one. */
+function useFocusKept(
+  rows: readonly Row[],
+  scroller: { readonly current: HTMLDivElement | null },
+  focused: { value: string | null },
+): void {
+  const before = useRef(rows);
+  useLayoutEffect(() => {
+    const was = before.current;
+    before.current = rows;
+    const key = focused.value;
+    if (!key || rows.some((row) => row.key === key)) return;
+    const at = was.findIndex((row) => row.key === key);
+    const next = was.slice(at + 1).find((row) => rows.includes(row)) ?? rows[Math.min(at, rows.length) - 1];
+    focused.value = null;
+    if (at < 0 || !next || document.activeElement !== document.body) return;
+    focused.value = next.key;
+    requestAnimationFrame(() =>
+      scroller.current?.querySelector<HTMLElement>(`[data-key="${CSS.escape(next.key)}"]`)?.focus(),
+    );
+  }, [rows]);
+}
+
+/** Several messages are copied as lines with their times and names. */
+function copyMany(event: ClipboardEvent, rows: readonly Row[], name: (userId: string) => string): void {
+  const selection = getSelection();
+  const articles = [...(event.currentTarget as HTMLElement).querySelectorAll<HTMLElement>("article")].filter(
+    (article) => selection?.containsNode(article, true),
+  );
+  if (articles.length < 2) return;
+  const keys = new Set(articles.map(({ dataset }) => dataset.key));
+  const lines = rows
+    .filter((row) => row.type === "message" && keys.has(row.key))
+    .map(({ entry, at }) =>
+      s.copiedLine(clockTime(at), name(entry.sender_id), entry.deleted ? s.deletedMessage : entry.content),
+    );
+  event.clipboardData?.setData("text/plain", lines.join("\n"));
+  event.preventDefault();
 }
 
 function indexOf(rows: readonly Row[], sequence: number): number {

@@ -8,6 +8,7 @@ import { Dialog, SEARCHBOX } from "parley-ui/Dialog.js";
 import { reasonOf } from "parley-ui/pageSession.js";
 import { listTime } from "parley-ui/time.js";
 import { useEffect } from "preact/hooks";
+import { findHere } from "../app/localSearch.js";
 import { go, hrefOf } from "../app/route.js";
 import { useApp } from "../app/state.js";
 import { s } from "../strings.en.js";
@@ -16,20 +17,35 @@ import c from "./Search.module.css";
 
 const ASK_MS = 250;
 const PAGE_HITS = 30;
+const SNIPPET_CHARS = 240;
 
 type SearchProps = { chatId: string | null; query?: string; onClose: () => void };
 
 export default function Search({ chatId, query: given = "", onClose }: SearchProps) {
-  const { client } = useApp();
+  const { client, chats, live } = useApp();
+  live.watch("connection");
   const query = useSignal(given);
   const isHere = useSignal(chatId !== null);
   const hits = useSignal<readonly SearchHit[] | null>(null);
   const next = useSignal<string | number | null>(null);
   const trouble = useSignal("");
+  const isBehind = useSignal(false);
+  const isLocal = useSignal(false);
+
+  const here = async (text: string, isLeft: () => boolean) => {
+    const chatIds = isHere.value && chatId ? [chatId] : [...chats.rows.value.keys()];
+    const found = await findHere(client, chatIds, text, isLeft);
+    if (isLeft()) return;
+    hits.value = found.map((entry) => ({ entry, snippet: entry.content.slice(0, SNIPPET_CHARS) }));
+    next.value = null;
+    trouble.value = "";
+  };
 
   const ask = async (before: string | number | null, isLeft: () => boolean) => {
     const text = query.value.trim();
     const page = { limit: PAGE_HITS };
+    isLocal.value = !client.isOnline;
+    if (!client.isOnline) return here(text, isLeft);
     try {
       const found =
         isHere.value && chatId
@@ -39,8 +55,11 @@ export default function Search({ chatId, query: given = "", onClose }: SearchPro
       hits.value = before === null ? found.hits : [...(hits.value ?? []), ...found.hits];
       next.value = found.next;
       trouble.value = "";
+      isBehind.value = false;
     } catch (error) {
-      if (!isLeft()) trouble.value = searchTrouble(error);
+      if (isLeft()) return;
+      trouble.value = searchTrouble(error);
+      isBehind.value = error instanceof RequestRefused && error.temporary;
     }
   };
   useEffect(() => {
@@ -54,7 +73,7 @@ export default function Search({ chatId, query: given = "", onClose }: SearchPro
       isLeft = true;
       clearTimeout(timer);
     };
-  }, [query.value, isHere.value]);
+  }, [query.value, isHere.value, client.isOnline]);
 
   return (
     <Dialog title={s.searchTitle} onClose={onClose} isWide>
@@ -78,7 +97,13 @@ export default function Search({ chatId, query: given = "", onClose }: SearchPro
           }}
         />
       )}
-      {trouble.value && <Alert>{trouble.value}</Alert>}
+      {trouble.value && (
+        <Alert>
+          {trouble.value}{" "}
+          {isBehind.value && <Button onClick={() => void ask(null, () => false)}>{s.tryAgain}</Button>}
+        </Alert>
+      )}
+      {isLocal.value && hits.value && <p class={controls.hint}>{s.searchedHere}</p>}
       {hits.value && !trouble.value && (
         <>
           <p role="status" class={controls.hint}>

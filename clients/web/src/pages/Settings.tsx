@@ -15,12 +15,14 @@ import { listTime } from "parley-ui/time.js";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { hrefOf } from "../app/route.js";
+import { stopRinging } from "../app/shell.js";
 import { leave, loadProfile, ownProfile, server, useApp } from "../app/state.js";
 import { worker } from "../app/worker.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
 import frame from "./Frame.module.css";
 import { PageHead } from "./PageHead.js";
+import { panel } from "./panels.js";
 import c from "./Settings.module.css";
 
 export default function Settings() {
@@ -142,11 +144,14 @@ function Notifications() {
     isBusy.value = true;
     trouble.value = "";
     try {
-      if (!isOn) await push.remove();
-      else if ((await Notification.requestPermission()) !== "granted") trouble.value = s.pushDenied;
+      if (!isOn) {
+        await push.remove();
+        await stopRinging(await worker());
+      } else if ((await Notification.requestPermission()) !== "granted") trouble.value = s.pushDenied;
       else {
         const registration = await worker();
         if (registration) await push.registerBrowser(registration, { preview });
+        keep("preview", preview ? "on" : null);
       }
     } catch (error) {
       const isOff = error instanceof RequestRefused && error.code === "not_found";
@@ -302,15 +307,57 @@ const MB = 1024 * 1024;
 function ThisDevice() {
   const { client } = useApp();
   const used = useSignal<number | null>(null);
-  useEffect(() => {
-    void navigator.storage?.estimate().then(({ usage }) => {
-      used.value = usage ?? null;
-    });
-  }, []);
+  const isAsking = useSignal(false);
+  const said = useSignal("");
+  const look = async () => {
+    used.value = (await navigator.storage?.estimate())?.usage ?? null;
+  };
+  useEffect(() => void look(), []);
+  const isKept = kept("store") !== "memory";
+  const clear = async () => {
+    isAsking.value = false;
+    await client.forgetLogs();
+    await look();
+    said.value = s.cleared;
+  };
+  /** What waits to be sent is in the store that is left: it must be empty. */
+  const keepHere = async (isOn: boolean) => {
+    if (client.unsent.length > 0) {
+      said.value = s.somethingWaits;
+      return;
+    }
+    keep("store", isOn ? null : "memory");
+    await client.wipe();
+    location.reload();
+  };
   return (
     <Section title={s.thisDevice}>
-      <p>{client.storage === "indexeddb" ? s.keptHere : s.storageMemory}</p>
+      <Switch label={s.keepHere} isOn={isKept} onChange={(isOn) => void keepHere(isOn)} />
+      <p class={controls.hint}>{client.storage === "indexeddb" ? s.keptHere : s.storageMemory}</p>
+      {!isSecureContext && <p class={controls.hint}>{s.notSecure}</p>}
       {used.value !== null && <p class={controls.hint}>{s.spaceUsed((used.value / MB).toFixed(1))}</p>}
+      <div class={c.row}>
+        <Button
+          disabled={client.storage !== "indexeddb"}
+          onClick={() => {
+            isAsking.value = true;
+          }}
+        >
+          {s.clearHere}
+        </Button>
+        <span role="status">{said.value}</span>
+      </div>
+      {isAsking.value && (
+        <Question
+          title={s.clearQuestion}
+          hint={s.clearHint}
+          action={s.clearAction}
+          onDo={() => void clear()}
+          onClose={() => {
+            isAsking.value = false;
+          }}
+        />
+      )}
     </Section>
   );
 }
@@ -368,6 +415,15 @@ function About() {
         {server.value.version && ` · ${s.serverVersion(server.value.name, server.value.version)}`}
       </p>
       <p class={controls.hint}>{s.licence}</p>
+      <p class={controls.hint}>{s.madeOf}</p>
+      <Button
+        onClick={() => {
+          panel.value = { shown: "shortcuts" };
+        }}
+      >
+        <Icon name="keyboard" />
+        {s.keyboardShortcuts}
+      </Button>
     </Section>
   );
 }

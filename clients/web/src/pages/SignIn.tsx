@@ -1,9 +1,10 @@
 /** The door: sign in, or create an account. */
 
 import { useSignal } from "@preact/signals";
-import { register } from "parley-chat";
+import { RequestRefused, register } from "parley-chat";
 import { Alert, Button, Field } from "parley-ui/controls.js";
 import { reasonOf } from "parley-ui/pageSession.js";
+import { useEffect } from "preact/hooks";
 import { hrefOf, route } from "../app/route.js";
 import { origin } from "../app/session.js";
 import { enter, loadProfile, server, useApp, wasSignedOut } from "../app/state.js";
@@ -24,20 +25,43 @@ export function Door() {
   );
 }
 
+const SECOND_MS = 1_000;
+
+/** Counts down how long the server wants to be left alone. */
+function useWait(): { readonly seconds: number; start(error: unknown): void } {
+  const seconds = useSignal(0);
+  useEffect(() => {
+    if (seconds.value === 0) return undefined;
+    const timer = setTimeout(() => {
+      seconds.value -= 1;
+    }, SECOND_MS);
+    return () => clearTimeout(timer);
+  }, [seconds.value]);
+  return {
+    seconds: seconds.value,
+    start: (error) => {
+      if (!(error instanceof RequestRefused)) return;
+      seconds.value = Math.ceil((error.refusal.retryAfterMs ?? 0) / SECOND_MS);
+    },
+  };
+}
+
 function SignIn({ mayCreate }: { mayCreate: boolean }) {
   const username = useSignal("");
   const password = useSignal("");
   const reason = useSignal(wasSignedOut.value ? s.signedOutHere : "");
   const isBusy = useSignal(false);
+  const wait = useWait();
   const submit = async (event: Event) => {
     event.preventDefault();
-    if (isBusy.value) return;
+    if (isBusy.value || wait.seconds > 0) return;
     isBusy.value = true;
     reason.value = "";
     try {
       await enter(username.value.trim().toLowerCase(), password.value);
     } catch (error) {
       reason.value = reasonOf(error);
+      wait.start(error);
       password.value = "";
     }
     isBusy.value = false;
@@ -48,9 +72,15 @@ function SignIn({ mayCreate }: { mayCreate: boolean }) {
       {reason.value && <Alert>{reason.value}</Alert>}
       <Field label={s.username} value={username} autoComplete="username" required autoFocus />
       <Field label={s.password} value={password} type="password" autoComplete="current-password" required />
-      <Button type="submit" look="primary" disabled={isBusy.value}>
+      <Button type="submit" look="primary" disabled={isBusy.value || wait.seconds > 0}>
         {isBusy.value ? s.signingIn : s.signIn}
       </Button>
+      {wait.seconds > 0 && (
+        <p class={c.hint} aria-hidden="true">
+          {s.tryIn(wait.seconds)}
+        </p>
+      )}
+      {!mayCreate && server.value.registration && <p class={c.hint}>{s.closed}</p>}
       {mayCreate && (
         <p class={c.other}>
           {s.newHere} <a href={hrefOf.page("create")}>{s.createAccount}</a>

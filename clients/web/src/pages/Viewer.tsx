@@ -10,12 +10,16 @@ import { s } from "../strings.en.js";
 import { isPicture } from "./Attachments.js";
 import c from "./Viewer.module.css";
 
+const longest = (file: AttachedFile) => Math.max(file.width ?? 0, file.height ?? 0);
+
 type ViewerProps = { file: AttachedFile; conversation: Conversation; onClose: () => void };
 
 export default function Viewer({ file, conversation, onClose }: ViewerProps) {
   const shown = useSignal(file);
   const address = useSignal("");
   const isLarge = useSignal(false);
+  const isLoaded = useSignal(false);
+  const isGone = useSignal(false);
   const all = useComputed(() =>
     (conversation.window.value?.messages ?? []).flatMap(({ entry }) =>
       (entry.attachments ?? []).filter(isPicture),
@@ -26,22 +30,27 @@ export default function Viewer({ file, conversation, onClose }: ViewerProps) {
   const move = (step: number) => {
     const next = all.value[at + step];
     if (!next) return;
-    isLarge.value = false;
+    isLarge.value = isLoaded.value = false;
+    address.value = "";
     shown.value = next;
   };
   useEffect(() => {
-    address.value = "";
     let isLeft = false;
-    conversation.pictureAddress(now.attachment_id).then(
+    isGone.value = false;
+    // As large as the screen shows it; all of it when the person looks closer.
+    const pixels = isLarge.value ? Number.POSITIVE_INFINITY : Math.max(innerWidth, innerHeight);
+    conversation.pictureAddress(now.attachment_id, Math.min(pixels, longest(now)) * devicePixelRatio).then(
       (found) => {
         if (!isLeft) address.value = found;
       },
-      () => {},
+      () => {
+        if (!isLeft) isGone.value = true;
+      },
     );
     return () => {
       isLeft = true;
     };
-  }, [now]);
+  }, [now, isLarge.value]);
   return (
     <Dialog title={s.picture} onClose={onClose} class={c.viewer ?? ""}>
       {/* biome-ignore lint/a11y/noStaticElementInteractions: the keys of the buttons below */}
@@ -53,12 +62,26 @@ export default function Viewer({ file, conversation, onClose }: ViewerProps) {
         }}
       >
         <div class={`${c.frame} ${isLarge.value ? c.large : ""}`}>
-          <img
-            src={address.value || now.preview || undefined}
-            alt={now.name}
-            width={now.width}
-            height={now.height}
-          />
+          {isGone.value ? (
+            <p role="alert" class={c.gone}>
+              {s.pictureGone}
+            </p>
+          ) : (
+            <img
+              key={now.attachment_id}
+              class={isLoaded.value ? "" : c.blurred}
+              src={address.value || now.preview || undefined}
+              alt={now.name}
+              width={now.width}
+              height={now.height}
+              onLoad={(event) => {
+                isLoaded.value = event.currentTarget.src !== now.preview;
+              }}
+              onError={() => {
+                isGone.value = true;
+              }}
+            />
+          )}
         </div>
         <div class={c.bar}>
           <IconButton icon="back" name={s.previous} disabled={at <= 0} onClick={() => move(-1)} />

@@ -106,7 +106,7 @@ export class Actions {
 }
 
 /** Pages on plain http have no clipboard: there the old way. */
-async function copy(text: string): Promise<void> {
+export async function copy(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const field = document.createElement("textarea");
   field.value = text;

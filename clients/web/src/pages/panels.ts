@@ -9,3 +9,5 @@ export type Panel =
 
 export const panel = signal<Panel | null>(null);
 export const hasDetails = signal(false);
+/** Rises when the person wants to be at the end of the chat that is shown. */
+export const toLatest = signal(0);
