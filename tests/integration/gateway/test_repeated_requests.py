@@ -46,6 +46,7 @@ def test_every_request_that_creates_something_takes_a_key() -> None:
     assert {name for name, first in taking.items() if first not in (MESSAGE_KEY, ANSWER_KEY)} == secret
     assert secret == {
         "create_session",
+        "create_page_session",
         "make_api_token",
         "make_user_token",
         "add_webhook",
