@@ -187,6 +187,8 @@ CONFIGURATION = {
     "archive.region": "Its region; empty: as the environment says.",
     "archive.access_key_id": "Its key; empty: as the environment or the machine's role says.",
     "archive.secret_access_key": "The secret of that key.",
+    "backup.target": "Where the [backups](backup-and-migration.md) of this server are, a folder relative to"
+    " `server.data` or `s3://bucket/prefix`: for [operators](operators.md) to see them.",
     "retention.days": "How many days [bodies are kept](retention.md), unless an operator decides otherwise"
     " for a chat; 0: for ever.",
     "retention.is_automatic": "`true` removes what is older every day; else `parley retention apply` does.",

@@ -279,6 +279,13 @@ class ArchiveConfig(Struct, forbid_unknown_fields=True):
     secret_access_key: str = ""
 
 
+class BackupConfig(Struct, forbid_unknown_fields=True):
+    """`target`: where the backups of this server are, a folder or s3://bucket/prefix, so that operators see
+    them. Empty: nobody has said."""
+
+    target: str = ""
+
+
 class RetentionConfig(Struct, forbid_unknown_fields=True):
     """`days`: how long bodies of messages are kept, unless an operator decides otherwise for a chat; 0: for
     ever. They are removed by `parley retention apply`, and every day if `is_automatic`."""
@@ -348,6 +355,7 @@ class Config(Struct, forbid_unknown_fields=True):
     push: PushConfig = field(default_factory=PushConfig)
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
+    backup: BackupConfig = field(default_factory=BackupConfig)
     messages: MessagesConfig = field(default_factory=MessagesConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
     attachments: AttachmentsConfig = field(default_factory=AttachmentsConfig)

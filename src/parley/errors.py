@@ -153,6 +153,7 @@ SEARCH_OFF = Refusal("search_off", "this server does not search; its operator tu
 SEARCH_BEHIND = Refusal(
     "search_behind", "the search index is not up to date yet; try again", True, 1000, status=503
 )
+NODE_SILENT = Refusal("node_silent", "this node does not answer; try again", True, 1000, status=503)
 BUSY = Refusal("busy", "too many requests of this kind are waiting", True, 1000, status=503)
 TOO_MANY_CONNECTIONS = Refusal(
     "too_many_connections", "this user has too many connections; close another one first", status=429

@@ -100,9 +100,17 @@ class Latencies:
 
     def p99(self) -> float:
         """The smallest latency that 99% of the samples do not exceed; 0 without samples."""
-        oldest_ms = self._clock() - LATENCY_AGE_MS_MAX
-        ranked = sorted(seconds for at_ms, seconds in self._samples if at_ms > oldest_ms)
+        ranked = self._ranked()
         return ranked[ceil(len(ranked) * 0.99) - 1] if ranked else 0.0
+
+    def p50(self) -> float:
+        """The smallest latency that half of the samples do not exceed; 0 without samples."""
+        ranked = self._ranked()
+        return ranked[(len(ranked) - 1) // 2] if ranked else 0.0
+
+    def _ranked(self) -> list[float]:
+        oldest_ms = self._clock() - LATENCY_AGE_MS_MAX
+        return sorted(seconds for at_ms, seconds in self._samples if at_ms > oldest_ms)
 
 
 Read = Callable[[], float]

@@ -54,6 +54,7 @@ export type RefusalCode =
   | "keys_unavailable"
   | "search_off"
   | "search_behind"
+  | "node_silent"
   | "busy"
   | "too_many_connections"
   | "internal"
@@ -889,6 +890,22 @@ export interface ReplayOrder {
   readonly token?: string | null;
 }
 
+/** What to do about a report, beside resolving it. */
+export interface ReportAction {
+  /** Why, for the audit log. */
+  readonly reason: string;
+  /** `begun`, `done`, or the code of the refusal. */
+  readonly outcome: string;
+  /** For operators. */
+  readonly note?: string;
+  /** Whether the message is deleted. */
+  readonly delete_message?: boolean;
+  /** Whether its sender is taken out of the chat. */
+  readonly remove_sender?: boolean;
+  /** Whether its sender's account is disabled. */
+  readonly disable_sender?: boolean;
+}
+
 /** What came of a report, in a word or two such as `dismissed`, and what other operators should know. */
 export interface ReportResolution {
   /** What came of it, in a word or two. */
@@ -1076,6 +1093,40 @@ export interface AuditRecord {
   readonly token_id: string;
   /** The API token's name, or the session's device. */
   readonly token_name: string;
+}
+
+/** A backup of this server, as its manifest says. `based_on`: the one whose parts it shares. */
+export interface BackupInfo {
+  /** The backup; it sorts by time. */
+  readonly backup_id: string;
+  /** When it was made. */
+  readonly made_at: string;
+  /** The version of Parley that made it. */
+  readonly version: string;
+  /** How many chats are in it. */
+  readonly chats: number;
+  /** How many accounts are in it. */
+  readonly people: number;
+  /** How many entries are in it. */
+  readonly entries: number;
+  /** How many files are in it. */
+  readonly files: number;
+  /** Files that the store knows, and whose bytes the backup has not. */
+  readonly files_lacking: number;
+  /** What it takes, parts that it shares with others included. */
+  readonly size_bytes: number;
+  /** The backup whose parts it shares; null without one. */
+  readonly based_on: string | null;
+}
+
+/** The backups at `backup.target`, the newest first. `target` is null where none is set. */
+export interface BackupList {
+  /** `backup.target`; null where none is set. */
+  readonly target: string | null;
+  /** The newest first. */
+  readonly backups: readonly BackupInfo[];
+  /** What is wrong with those that cannot be read. */
+  readonly damaged: readonly string[];
 }
 
 /**
@@ -1289,7 +1340,7 @@ export interface ChatOverview {
   readonly edit_window_seconds: number;
 }
 
-/** An open WebSocket of the node that answers. */
+/** An open WebSocket of a node. `address`: the client's, as known proxies name it. */
 export interface ConnectionInfo {
   /** The connection. */
   readonly connection_id: string;
@@ -1309,6 +1360,10 @@ export interface ConnectionInfo {
   readonly heard_from_at: string;
   /** What waits to be sent to it. */
   readonly waiting_bytes: number;
+  /** When it was opened. */
+  readonly since: string;
+  /** The client's, as known proxies name it. */
+  readonly address: string;
 }
 
 /** The connections of one node; `next` is the `after` of the next page, null on the last one. */
@@ -1348,6 +1403,14 @@ export interface DeadLetterGroup {
   /** A stable word for why it failed. */
   readonly error: string;
   /** How many. */
+  readonly count: number;
+}
+
+/** How many became dead letters in an hour, and when that began. */
+export interface DeadLetterHour {
+  /** When the hour began. */
+  readonly at: string;
+  /** How many became dead letters in it. */
   readonly count: number;
 }
 
@@ -1395,6 +1458,32 @@ export interface DeadLetterJob {
   readonly job_id: string | null;
 }
 
+/** A replay or a discard, and what has become of its letters. */
+export interface DeadLetterJobInfo {
+  /** The last job that chose it; empty for none. */
+  readonly job_id: string;
+  /** `replay` or `discard`. */
+  readonly action: string;
+  /** Who began it. */
+  readonly actor: string;
+  /** When it began. */
+  readonly begun_at: string | null;
+  /** How many wait for their replay. */
+  readonly waiting: number;
+  /** How many have been delivered. */
+  readonly replayed: number;
+  /** How many failed again or were discarded. */
+  readonly failed: number;
+  /** How many were given up. */
+  readonly discarded: number;
+}
+
+/** Replays and discards of which letters are left, the newest first. */
+export interface DeadLetterJobList {
+  /** The newest first. */
+  readonly jobs: readonly DeadLetterJobInfo[];
+}
+
 /** A page of dead letters, newest message first, and how many match in all. */
 export interface DeadLetterPage {
   /** How many match. */
@@ -1433,6 +1522,14 @@ export interface DeadLetterProgress {
   readonly failed: number;
 }
 
+/** How many are for the same recipient. */
+export interface DeadLetterRecipient {
+  /** Whom it was for: a webhook. */
+  readonly recipient: string;
+  /** How many are for it. */
+  readonly count: number;
+}
+
 /** A dead letter with all that happened to it. */
 export interface DeadLetterStory {
   /** The dead letter. */
@@ -1469,6 +1566,18 @@ export interface DeadLetterStory {
   readonly job_id: string;
   /** Oldest first. */
   readonly history: readonly DeadLetterEvent[];
+}
+
+/** How many dead letters match, by what an operator looks for: the most first, hours in their order. */
+export interface DeadLetterSummary {
+  /** How many match. */
+  readonly total: number;
+  /** By error, the most first. */
+  readonly errors: readonly DeadLetterGroup[];
+  /** By recipient, the most first. */
+  readonly recipients: readonly DeadLetterRecipient[];
+  /** By the hour in which they became dead letters. */
+  readonly hours: readonly DeadLetterHour[];
 }
 
 /** A person whose account is deleted. `job_id`: the job that removes what they wrote; null without one. */
@@ -1748,7 +1857,7 @@ export interface JobInfo {
   readonly failures: number;
   /** Whether it has not succeeded for several intervals. */
   readonly is_overdue: boolean;
-  /** The last 20 that ended, the newest first; empty for a job of another node. */
+  /** The last 20 that ended, the newest first; empty where its node does not answer. */
   readonly last_runs: readonly JobRun[];
 }
 
@@ -1768,6 +1877,14 @@ export interface JobRun {
   readonly outcome: JobOutcome;
   /** Why it failed; null if it did not. */
   readonly error: string | null;
+}
+
+/** A job that runs now. */
+export interface JobWanted {
+  /** The job. */
+  readonly name: string;
+  /** The node that runs it. */
+  readonly node: string;
 }
 
 /** A link as operators see it, without its token. `state`: open, used, expired or revoked. */
@@ -2072,7 +2189,10 @@ export interface NodeDrained {
   readonly node_id: string;
 }
 
-/** A node that is alive. `is_self`: it is the one that answers. */
+/**
+ * A node that is alive, and how it is. `silent`: why it does not say; then all after it is null.
+ * `clock_offset_ms`: its clock against that of the node that answers, half the time of the call taken off.
+ */
 export interface NodeInfo {
   /** The node. */
   readonly node_id: string;
@@ -2086,6 +2206,22 @@ export interface NodeInfo {
   readonly is_self: boolean;
   /** Its version of Parley. */
   readonly version: string | null;
+  /** Why it does not say how it is; null if it does. */
+  readonly silent: string | null;
+  /** Open connections of clients. */
+  readonly connections: number | null;
+  /** What its process has of the machine's memory. */
+  readonly memory_bytes: number | null;
+  /** How long its event loop let others wait, measured each 5 seconds. */
+  readonly loop_delay_ms: number | null;
+  /** Whether it ends as soon as it has finished what it took. */
+  readonly draining: boolean | null;
+  /** Whether it can use the store. */
+  readonly store_available: boolean | null;
+  /** How many events its readers have not handled yet. */
+  readonly lag: number | null;
+  /** Its clock against that of the node that answers. */
+  readonly clock_offset_ms: number | null;
 }
 
 /** The nodes of the cluster; one on one machine. */
@@ -2440,6 +2576,14 @@ export interface RepliedMessage {
   readonly excerpt: string;
   /** Whether its content was removed for good. */
   readonly deleted: boolean;
+}
+
+/** What was done about a report. */
+export interface ReportActed {
+  /** The report, resolved. */
+  readonly report: ReportInfo;
+  /** What was done, in this order. */
+  readonly done: readonly string[];
 }
 
 /** A report as operators see it. `message`: as it is now; null if it is gone. */
@@ -2840,6 +2984,12 @@ export interface WebhookInfo {
   readonly last_error_detail: string | null;
   /** Whether an operator has paused it: what it is owed waits. */
   readonly paused: boolean;
+  /** Positions that it has not been told of yet, of 1,000 chats at most. */
+  readonly waiting: number;
+  /** In how many chats there are any. */
+  readonly waiting_chats: number;
+  /** When it last took an event, as the nodes remember; null if none does. */
+  readonly last_success_at: string | null;
 }
 
 /** Every webhook. */
@@ -3399,7 +3549,15 @@ export interface Routes {
     answers: { 200: JobList };
     keyed: false;
   };
-  /** The nodes that are alive. */
+  /** Run a background job now. */
+  "POST /v1/admin/jobs/{job}/run": {
+    path: { job: string };
+    query: { node?: string };
+    body: undefined;
+    answers: { 202: JobWanted };
+    keyed: true;
+  };
+  /** The nodes that are alive, and how each is. */
   "GET /v1/admin/nodes": {
     path: NoParameters;
     query: NoParameters;
@@ -3426,7 +3584,7 @@ export interface Routes {
   /** The last hour of a few numbers. */
   "GET /v1/admin/series": {
     path: NoParameters;
-    query: { names?: readonly string[]; seconds?: number };
+    query: { names?: readonly string[]; seconds?: number; node?: string };
     body: undefined;
     answers: { 200: Series };
     keyed: false;
@@ -3434,7 +3592,7 @@ export interface Routes {
   /** The connections of a node. */
   "GET /v1/admin/connections": {
     path: NoParameters;
-    query: { user_id?: string; after?: string; limit?: number };
+    query: { user_id?: string; after?: string; limit?: number; node?: string };
     body: undefined;
     answers: { 200: ConnectionList };
     keyed: false;
@@ -3442,9 +3600,17 @@ export interface Routes {
   /** Close a connection. */
   "DELETE /v1/admin/connections/{connection_id}": {
     path: { connection_id: string };
-    query: NoParameters;
+    query: { node?: string };
     body: undefined;
     answers: { 204: undefined };
+    keyed: false;
+  };
+  /** The backups of this server. */
+  "GET /v1/admin/backups": {
+    path: NoParameters;
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: BackupList };
     keyed: false;
   };
   /** Dead letters, and how many by error. */
@@ -3453,6 +3619,22 @@ export interface Routes {
     query: { status?: string; error?: string; topic?: string; chat_id?: string; recipient?: string; after?: string; before?: string; page?: string; limit?: number };
     body: undefined;
     answers: { 200: DeadLetterPage };
+    keyed: false;
+  };
+  /** How many dead letters, by error, hour and recipient. */
+  "GET /v1/admin/dlq/summary": {
+    path: NoParameters;
+    query: { status?: string; error?: string; topic?: string; chat_id?: string; recipient?: string; after?: string; before?: string };
+    body: undefined;
+    answers: { 200: DeadLetterSummary };
+    keyed: false;
+  };
+  /** Replays and discards of dead letters. */
+  "GET /v1/admin/dlq/jobs": {
+    path: NoParameters;
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: DeadLetterJobList };
     keyed: false;
   };
   /** A dead letter with its story. */
@@ -3861,6 +4043,14 @@ export interface Routes {
     query: NoParameters;
     body: ReportResolution;
     answers: { 200: ReportInfo };
+    keyed: false;
+  };
+  /** Act on a report, and resolve it. */
+  "POST /v1/admin/reports/{report_id}/act": {
+    path: { report_id: string };
+    query: NoParameters;
+    body: ReportAction;
+    answers: { 200: ReportActed };
     keyed: false;
   };
 }

@@ -12,13 +12,14 @@ from parley import __version__
 from parley.app.archive import cold_objects
 from parley.app.files import file_objects
 from parley.backup.backups import Backups, Say
-from parley.backup.manifests import Backup
+from parley.backup.manifests import Backup, FoundBackups
 from parley.backup.restores import NewStore
 from parley.clock import Clock, iso
 from parley.config import Config
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.objects.ports import Objects
+from parley.objects.targets import S3_SCHEME, objects_at
 from parley.store.check import Checked
 from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.parts import SqliteParts, SqliteRebuild, move_into_place
@@ -33,6 +34,18 @@ def backups_at(objects: Objects, config: Config | None, environment: Mapping[str
     cold = cold_objects(config, environment) if config is not None and config.archive.target else None
     files = file_objects(config, environment) if config is not None else None
     return Backups(objects, say, cold, files)
+
+
+async def configured_backups(config: Config, environment: Mapping[str, str]) -> FoundBackups:
+    """Those at `backup.target`; none without it."""
+    target = config.backup.target
+    if not target:
+        return FoundBackups([], [])
+    if S3_SCHEME not in target:
+        target = str(Path(config.server.data, target))
+    damaged: list[str] = []
+    found = await Backups(objects_at(target, environment), damaged.append, None, None).all()
+    return FoundBackups(found, damaged)
 
 
 async def make_backup(

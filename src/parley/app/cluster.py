@@ -13,6 +13,7 @@ from parley.clock import Clock
 from parley.cluster.calls import SignedCalls
 from parley.cluster.forget_calls import ForgetBodies, PeerForgets, forget_routes
 from parley.cluster.notices import NoticeSender
+from parley.cluster.operator_calls import PeerOperations, operator_routes
 from parley.cluster.peers import DELIVERY, GATEWAY, ClusterPeers
 from parley.cluster.router import Router
 from parley.cluster.server import NodeServer
@@ -20,6 +21,7 @@ from parley.cluster.traces import PeerTraces
 from parley.cluster.trust import client_tls, cluster_keys, server_tls
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
+from parley.core.node_questions import NodeQuestion, NodeReply
 from parley.ephemeral.ports import Ephemeral, Interests, Node
 from parley.ephemeral.redis.check import check_redis
 from parley.ephemeral.redis.engine import RedisEphemeral
@@ -92,10 +94,15 @@ class ClusterNode:
         )
         self.forwarder = Forwarder(node_id, local, self._peers, pending, metrics)
         self.traces = PeerTraces(ephemeral.nodes, self.calls, node_id)
+        self.operations = PeerOperations(ephemeral.nodes, self.calls, node_id)
 
     def add_routes(self, routes: list[web.RouteDef]) -> None:
         """Other signed calls that this node answers, before it starts."""
         self._server.add_routes(routes)
+
+    def answer_operators(self, answer: Callable[[NodeQuestion], NodeReply]) -> None:
+        """What operators ask of this node by the others. Before it starts."""
+        self.add_routes(operator_routes(answer))
 
     def others(self, role: str) -> list[Node]:
         """The other live nodes of a role, as far as this one knows."""

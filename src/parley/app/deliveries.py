@@ -95,6 +95,11 @@ class Deliveries:
         self._upkeep = DeadLetterUpkeep(kept.dead_letters, kinds.audit, clock, make_ids, metrics)
 
     @property
+    def arrived_ms(self) -> dict[str, int]:
+        """When each webhook was last reached from here."""
+        return self._worker.arrived_ms
+
+    @property
     def jobs(self) -> list[Job]:
         """Lanes are claimed one by one, so every node works on them; one node replays and counts."""
         deliver = Job(

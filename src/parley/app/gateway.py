@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from parley.accounts.links import LinkService
 from parley.accounts.user_admin import UserAdmin
+from parley.app.backups import configured_backups
 from parley.app.deliveries import make_delivery_admin
 from parley.app.engines import make_engine
 from parley.app.timeline import make_timeline
@@ -18,6 +19,7 @@ from parley.gateway.chat_finder import ChatFinder
 from parley.gateway.client_ids import ClientIds, ServerSecret
 from parley.gateway.connection import Connection
 from parley.gateway.engine_beside import EngineBeside
+from parley.gateway.operated_nodes import NoOtherNodes, OperatedNodes
 from parley.gateway.operated_people import OperatedPeople
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
@@ -99,8 +101,10 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         chat_list=social.chat_list,
         rates=app.rates,
         operator_view=view,
+        nodes=_make_nodes(app, view),
         timeline=make_timeline(app.config, store, kinds, _traces(app), app.clock),
         body_admin=app.body_admin,
+        backups=lambda: configured_backups(app.config, app.environment),
         check_chat=ChatChecker(lambda: _make_engine_beside(app)).check,
         links=LinkService(kinds.links, app.accounts, user_admin, app.clock, app.ids, secrets.token_bytes),
         reports=app.reports,
@@ -176,9 +180,19 @@ def _make_operator_view(app: App, connections: Collection[Connection]) -> Operat
         connections=connections,
         store_available=lambda: app.store.available,
         drain=lambda: app.on_drain(),
+        webhooks_reached=lambda: app.deliveries.arrived_ms if app.deliveries is not None else {},
         metrics=app.metrics,
         clock=app.clock,
     )
+
+
+def _make_nodes(app: App, view: OperatorView) -> OperatedNodes:
+    """This node, and the others by it."""
+    if app.cluster is None:
+        return OperatedNodes(view, NoOtherNodes())
+    nodes = OperatedNodes(view, app.cluster.operations)
+    app.cluster.answer_operators(nodes.answer)
+    return nodes
 
 
 def _make_engine_beside(app: App) -> Engine:

@@ -92,6 +92,13 @@ class Backup(Struct, frozen=True, kw_only=True):
         return (*self.segments, self.state, *lists)
 
 
+class FoundBackups(Struct, frozen=True):
+    """The backups at a target, the oldest first, and what is wrong with those that cannot be read."""
+
+    backups: list[Backup]
+    damaged: list[str]
+
+
 class Manifest(Struct):
     """A backup as it is stored: its JSON, and the checksum of that."""
 

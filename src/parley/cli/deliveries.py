@@ -161,7 +161,7 @@ def replay(
     A running server delivers them, in the order of each chat; without one, the next that starts.
     """
     from parley.cli.offline import who_acts
-    from parley.delivery.admin import REPLAY
+    from parley.delivery.tallies import REPLAY
 
     async def act(admin: DeliveryAdmin, is_served: bool) -> dict[str, Any]:
         if not apply:
@@ -187,7 +187,7 @@ def discard(
 ) -> None:
     """Give dead letters up for good. Without --apply it only says how many match."""
     from parley.cli.offline import who_acts
-    from parley.delivery.admin import DISCARD
+    from parley.delivery.tallies import DISCARD
 
     async def act(admin: DeliveryAdmin, _: bool) -> dict[str, Any]:
         if not apply:

@@ -60,7 +60,7 @@ def list_nodes(
     from parley.cli import remote
     from parley.cli.output import print_json, print_table
     from parley.cli.places import find_place
-    from parley.wire.bodies import NodeList
+    from parley.wire.operator_bodies import NodeList
 
     with remote.identified(find_place(data, config), name, token, url, ca) as identity:
         found = asyncio.run(_fetch(identity, "admin/nodes", NodeList))

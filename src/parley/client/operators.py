@@ -6,22 +6,41 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from parley.model import ChatType, ReportStatus
-from parley.wire.bodies import AuditList, DeadLetterJob, ServerOverview, WebhookAdded, WebhookInfo
+from parley.wire.bodies import (
+    AuditList,
+    DeadLetterJob,
+    JobInfo,
+    JobList,
+    ServerOverview,
+    TopicInfo,
+    TopicList,
+    WebhookAdded,
+    WebhookInfo,
+    WebhookList,
+)
 from parley.wire.identity_bodies import ApiTokenInfo, ApiTokenList
 from parley.wire.limits import PAGE_ENTRIES_MAX
 from parley.wire.operator_bodies import (
+    BackupList,
     ChatDeletion,
     ChatOverview,
     ConnectionInfo,
     ConnectionList,
+    DeadLetterJobInfo,
+    DeadLetterJobList,
     DeadLetterPreview,
+    DeadLetterSummary,
+    JobWanted,
     ListedChatInfo,
     ListedChatPage,
     LogLines,
     MemberPosition,
     MemberPositionPage,
+    NodeInfo,
+    NodeList,
     PersonInfo,
     RecoveryReport,
+    ReportActed,
     Series,
     WebhookTest,
 )
@@ -171,7 +190,19 @@ class OperatorsApi:
         body: dict[str, object] = {"token": preview.token, "reason": reason}
         return await self._api.call("POST", "admin/dlq/discard", DeadLetterJob, body)
 
+    async def dead_letter_summary(self, **conditions: str) -> DeadLetterSummary:
+        """How many match, by error, hour and recipient."""
+        return await self._api.call("GET", "admin/dlq/summary", DeadLetterSummary, params=conditions)
+
+    async def dead_letter_jobs(self) -> list[DeadLetterJobInfo]:
+        """Replays and discards, the newest first."""
+        return (await self._api.call("GET", "admin/dlq/jobs", DeadLetterJobList)).jobs
+
     # Webhooks and servers
+
+    async def webhooks(self) -> list[WebhookInfo]:
+        """How each is, and what it is owed."""
+        return (await self._api.call("GET", "admin/webhooks", WebhookList)).webhooks
 
     async def pause_webhook(self, webhook_id: str, *, paused: bool = True) -> WebhookInfo:
         """Nothing is sent to it; what it is owed waits. `paused=False`: it goes on."""
@@ -188,15 +219,40 @@ class OperatorsApi:
     async def overview(self) -> ServerOverview:
         return await self._api.call("GET", "admin/overview", ServerOverview)
 
-    async def series(self, *names: str, seconds: int = 3_600) -> Series:
-        """The last hour of these numbers of the node that answers; of all without names."""
-        params = {"names": ",".join(names), "seconds": str(seconds)}
+    async def nodes(self) -> list[NodeInfo]:
+        """The nodes that are alive, and how each is."""
+        return (await self._api.call("GET", "admin/nodes", NodeList)).nodes
+
+    async def drain_node(self, node_id: str) -> None:
+        """It finishes what it took, and ends."""
+        await self._api.call("POST", f"admin/nodes/{quote(node_id, safe='')}/drain", object)
+
+    async def jobs(self) -> list[JobInfo]:
+        """Every background job with its last runs."""
+        return (await self._api.call("GET", "admin/jobs", JobList)).jobs
+
+    async def run_job(self, name: str, node: str = "") -> JobWanted:
+        """Run it now, not when it is due."""
+        path = f"admin/jobs/{quote(name, safe='')}/run"
+        return await self._api.call("POST", path, JobWanted, params={"node": node} if node else None)
+
+    async def topics(self) -> list[TopicInfo]:
+        """Topics, and how far their consumers are."""
+        return (await self._api.call("GET", "admin/topics", TopicList)).topics
+
+    async def backups(self) -> BackupList:
+        """Those at `backup.target`, the newest first."""
+        return await self._api.call("GET", "admin/backups", BackupList)
+
+    async def series(self, *names: str, seconds: int = 3_600, node: str = "") -> Series:
+        """The last hour of these numbers of a node, without one of that which answers; all without names."""
+        params = {"names": ",".join(names), "seconds": str(seconds), "node": node}
         return await self._api.call("GET", "admin/series", Series, params=params)
 
-    async def connections(self, user_id: str = "") -> list[ConnectionInfo]:
-        """The open connections of the node that answers."""
+    async def connections(self, user_id: str = "", node: str = "") -> list[ConnectionInfo]:
+        """The open connections of a node; of the one that answers without a name."""
         found: list[ConnectionInfo] = []
-        params = {"user_id": user_id, "limit": str(PAGE_ENTRIES_MAX)}
+        params = {"user_id": user_id, "limit": str(PAGE_ENTRIES_MAX), "node": node}
         while True:
             page = await self._api.call("GET", "admin/connections", ConnectionList, params=params)
             found += page.connections
@@ -204,9 +260,10 @@ class OperatorsApi:
                 return found
             params["after"] = page.next
 
-    async def close_connection(self, connection_id: str) -> None:
+    async def close_connection(self, connection_id: str, node: str = "") -> None:
         """Its client comes back and goes on where it was."""
-        await self._api.call("DELETE", f"admin/connections/{quote(connection_id, safe='')}", object)
+        path = f"admin/connections/{quote(connection_id, safe='')}"
+        await self._api.call("DELETE", path, object, params={"node": node} if node else None)
 
     # Links
 
@@ -251,6 +308,29 @@ class OperatorsApi:
         """Say what came of a report."""
         path = f"admin/reports/{quote(report_id, safe='')}/resolve"
         return await self._api.call("POST", path, ReportInfo, {"outcome": outcome, "note": note})
+
+    async def act_on_report(
+        self,
+        report_id: str,
+        outcome: str,
+        reason: str,
+        *,
+        note: str = "",
+        delete_message: bool = False,
+        remove_sender: bool = False,
+        disable_sender: bool = False,
+    ) -> ReportActed:
+        """Do what is asked for about its message and its sender, and resolve it."""
+        path = f"admin/reports/{quote(report_id, safe='')}/act"
+        body: dict[str, object] = {
+            "outcome": outcome,
+            "reason": reason,
+            "note": note,
+            "delete_message": delete_message,
+            "remove_sender": remove_sender,
+            "disable_sender": disable_sender,
+        }
+        return await self._api.call("POST", path, ReportActed, body)
 
     # Tokens of programs
 

@@ -15,13 +15,15 @@ from parley import ids
 from parley.audit import OperatorCall
 from parley.clock import Clock, iso
 from parley.core.client_address import Network
-from parley.core.deliveries import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
+from parley.core.deliveries import DeadLetter, DeliveryEvent, Lane, LetterStatus, Selection, Webhook
 from parley.core.recipient_health import RecipientHealth
 from parley.core.retry import DeliveryFailure
 from parley.core.safe_addresses import url_problem
+from parley.delivery import tallies
 from parley.delivery.guarded_http import GuardedHttp
 from parley.delivery.ports import Source
 from parley.delivery.recipients import RECIPIENTS_MAX
+from parley.delivery.tallies import DISCARD, REPLAY, JobTally, Tallies
 from parley.delivery.webhooks import TEST_EVENT, WebhookEvent, send_event
 from parley.errors import BAD_REQUEST, NOT_FOUND, PREVIEW_OUTDATED, Refused
 from parley.records.book import Book
@@ -33,7 +35,9 @@ from parley.wire.codec import decode_entry
 SECRET_BYTES = 32
 SECRET_PREFIX = "whs_"
 WEBHOOKS_MAX = 100
-REPLAY, DISCARD = "replay", "discard"
+LANES_COUNTED_MAX = 1_000
+"""Chats of a webhook whose waiting events are counted: more are not looked for."""
+EVER = 2**62
 READ = "dlq.read"
 """In the audit log: an operator saw dead letters with their messages."""
 NO_FEED = BAD_REQUEST.because(
@@ -119,6 +123,14 @@ class DeliveryAdmin:
         dead = self._store.dead_letters
         return FoundDeadLetters(await dead.count(selection), await dead.find(selection, before_id, limit))
 
+    async def tally(self, selection: Selection) -> Tallies:
+        """How many, by error, hour and recipient."""
+        return await tallies.tally(self._store.dead_letters, selection)
+
+    async def jobs(self) -> list[JobTally]:
+        """Replays and discards of which letters are left, the newest first."""
+        return await tallies.jobs(self._store.dead_letters)
+
     async def pending_count(self) -> int:
         return sum((await self._store.dead_letters.count(PENDING_ONLY)).values())
 
@@ -201,6 +213,10 @@ class DeliveryAdmin:
 
     async def webhooks(self) -> list[Webhook]:
         return await self._store.webhooks.all()
+
+    async def waiting(self, webhook_id: str) -> list[Lane]:
+        """What the webhook is owed, by chat: of so many chats at most."""
+        return await self._store.lanes.due(webhook_id, EVER, LANES_COUNTED_MAX)
 
     async def failing_webhooks(self) -> dict[str, RecipientHealth]:
         """Those that do not answer, by id."""
@@ -289,12 +305,17 @@ def _chosen(selection: Selection | Chosen) -> Chosen:
     return selection if isinstance(selection, Chosen) else Chosen(selection, None)
 
 
-def webhook_info(hook: Webhook, health: RecipientHealth | None) -> bodies.WebhookInfo:
-    """As operators see it. `health`: None if it answers."""
+def webhook_info(
+    hook: Webhook, health: RecipientHealth | None, lanes: Sequence[Lane] = (), arrived_ms: int = 0
+) -> bodies.WebhookInfo:
+    """As operators see it. `health`: None if it answers. `arrived_ms`: when something last arrived."""
     info = bodies.WebhookInfo(
         hook.webhook_id, hook.url, list(hook.events), hook.chat_id or None, iso(hook.created_ms)
     )
     info.paused = hook.is_paused
+    info.waiting = sum(lane.target - lane.next_sequence + 1 for lane in lanes)
+    info.waiting_chats = len(lanes)
+    info.last_success_at = iso(arrived_ms) if arrived_ms else None
     if health is not None:
         info.state = "paused" if health.is_paused else "failing"
         info.failing_since = iso(health.failing_since_ms)

@@ -49,6 +49,8 @@ class FailingRecipients:
         self._known: dict[str, RecipientHealth] = {}
         self._changing = asyncio.Lock()
         self._refresh_at = 0.0
+        self.arrived_ms: dict[str, int] = {}
+        """When something last arrived at a recipient, since this worker began."""
 
     async def refresh(self) -> None:
         """Read them, unless that was done a short time ago."""
@@ -117,6 +119,8 @@ class FailingRecipients:
 
     async def answered(self, recipient: str) -> bool:
         """It works. Returns whether it was paused."""
+        if self._book is not None and (recipient in self.arrived_ms or len(self.arrived_ms) < RECIPIENTS_MAX):
+            self.arrived_ms[recipient] = self._clock()
         known = self._known.pop(recipient, None)
         if known is None or self._book is None:
             return False

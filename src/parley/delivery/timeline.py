@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from parley import ids
 from parley.core.deliveries import DeliveryEvent, Selection
 from parley.core.timeline import ExplainedMessage, Step
-from parley.delivery.admin import DISCARD, REPLAY
 from parley.delivery.attempts import DEAD_LETTERED, FAILED
 from parley.delivery.ports import DeliveryKind
 from parley.delivery.replays import DELIVERED
+from parley.delivery.tallies import DISCARD, REPLAY
 from parley.model import StepName
 from parley.records.deliveries import DeliveryRecords
 

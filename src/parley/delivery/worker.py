@@ -121,6 +121,11 @@ class DeliveryWorker:
         self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._suspect: asyncio.Task[None] | None = None
 
+    @property
+    def arrived_ms(self) -> dict[str, int]:
+        """When each recipient was last reached."""
+        return self._recipients.arrived_ms
+
     async def run_if_needed(self, feed: Feed, has_recipients: Callable[[], Awaitable[bool]]) -> None:
         """A server without recipients spends nothing on the feed; its offset stays, so nothing is missed.
 

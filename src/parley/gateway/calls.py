@@ -56,6 +56,11 @@ REASON_CHARS_MAX = 500
 PASSWORD_SECONDS_MAX = 15 * 60
 """So recent must a password be for what cannot be undone."""
 LOOKING = frozenset(("GET", "HEAD"))
+EXTERNAL = "ext:"
+"""Before the id of a person in another system, wherever the id of a person is asked for."""
+PERSON_FIELDS = frozenset(("user_id", "owner_id", "sender_id"))
+PEOPLE_FIELDS = frozenset(("user_ids", "member_ids", "mentions"))
+PEOPLE_PARAMETERS = ("ids", "user_ids")
 FROM_A_PAGE = frozenset(("Origin", "Sec-Fetch-Site"))
 IS_APART = web.AppKey("is_apart", bool)
 """Of the application that serves the console's own listener."""
@@ -73,7 +78,7 @@ class Call:
     """A request with its session, ready for a handler, and the time that is left to answer it."""
 
     __slots__ = (
-        "_answer_by", "_raw", "_seconds_max", "access", "headers", "record", "request", "services",
+        "_answer_by", "_people", "_raw", "_seconds_max", "access", "headers", "record", "request", "services",
     )  # fmt: skip
 
     def __init__(self, request: web.Request, services: ApiServices, seconds_max: float) -> None:
@@ -84,6 +89,8 @@ class Call:
         """Of the answer, beside those of every answer."""
         self.record: AnsweredRequest | None = None
         """Of a request with an `Idempotency-Key` that is carried out now."""
+        self._people: dict[str, str] = {}
+        """Who is named otherwise than by their id, in the path and the query."""
         self._raw: bytes | None = None
         self._seconds_max = seconds_max
         self._answer_by = _now() + seconds_max
@@ -112,7 +119,8 @@ class Call:
         return OperatorCall(me.user_id, self.request[REQUEST_ID], me.session_id, me.device_name)
 
     def path(self, name: str) -> str:
-        return self.request.match_info[name]
+        given = self.request.match_info[name]
+        return self._people.get(given, given)
 
     @property
     def host(self) -> str:
@@ -133,14 +141,33 @@ class Call:
             raise Refused(PASSWORD_NEEDED)
 
     def text(self, name: str, default: str = "") -> str:
-        return self.request.query.get(name, default)
+        given = self.request.query.get(name, default)
+        return self._people.get(given, given) if name in PERSON_FIELDS else given
 
     def number(self, name: str, default: int) -> int:
         return check_sequence(self.text(name), name, default)
 
     def listed(self, name: str) -> list[str]:
         """What is separated by commas, or given by a parameter that is repeated."""
-        return [one for one in ",".join(self.request.query.getall(name, [])).split(",") if one]
+        listed = [one for one in ",".join(self.request.query.getall(name, [])).split(",") if one]
+        return [self._people.get(one, one) for one in listed]
+
+    async def know_people(self, in_path: bool) -> None:
+        """Look up who is named by `ext:{external_id}` in the query, and in the path unless it means that."""
+        query = self.request.query
+        named = [self.request.match_info.get(name, "") for name in PERSON_FIELDS] if in_path else []
+        named += [query.get(name, "") for name in PERSON_FIELDS]
+        for name in PEOPLE_PARAMETERS:
+            named += ",".join(query.getall(name, [])).split(",")
+        for one in {one for one in named if one.startswith(EXTERNAL)}:
+            self._people[one] = await self._known(one)
+
+    async def _known(self, given: str) -> str:
+        """The id of a person. One that nobody has stays as it is: there is no such user."""
+        if not given.startswith(EXTERNAL):
+            return given
+        user = await self.services.external_people.find(given.removeprefix(EXTERNAL))
+        return user.user_id if user is not None else given
 
     def flag(self, name: str) -> bool:
         """Whether a parameter says so; refused if it says neither."""
@@ -185,6 +212,10 @@ class Call:
         if self.request.content_type != MEDIA_TYPE:
             raise Refused(UNSUPPORTED_MEDIA)
         decoded: BodyT = _decoded(await self.raw_body(), kind)
+        for name in PERSON_FIELDS.intersection(decoded.__struct_fields__):
+            setattr(decoded, name, await self._known(getattr(decoded, name)))
+        for name in PEOPLE_FIELDS.intersection(decoded.__struct_fields__):
+            setattr(decoded, name, [await self._known(one) for one in getattr(decoded, name)])
         return decoded
 
     async def check_no_body(self) -> None:

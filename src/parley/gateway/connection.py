@@ -113,47 +113,14 @@ class Connection:
     """One socket and the client behind it."""
 
     __slots__ = (
-        "_closing",
-        "_expiry",
-        "_frame_count",
-        "_idle",
-        "_in_flight",
-        "_in_flight_chars",
-        "_is_ended",
-        "_is_foreign_device",
-        "_is_released",
-        "_loop",
-        "_noted",
-        "_outbox",
-        "_peer_close",
-        "_protocol",
-        "_rate_key",
-        "_reader",
-        "_refused_frames",
-        "_room",
-        "_services",
-        "_session",
-        "_share",
-        "_timer",
-        "_told_heads",
-        "_transport",
-        "_work",
-        "chats",
-        "codec",
-        "connection_id",
-        "device_id",
-        "heard_from_ms",
-        "is_listed",
-        "last_heard",
-        "last_verified",
-        "limited",
-        "live",
-        "renewed_at",
-        "scopes",
-        "session_id",
-        "token",
-        "user_id",
-    )
+        "_closing", "_expiry", "_frame_count", "_idle", "_in_flight", "_in_flight_chars",
+        "_is_ended", "_is_foreign_device", "_is_released", "_loop", "_noted", "_outbox",
+        "_peer_close", "_protocol", "_rate_key", "_reader", "_refused_frames", "_room", "_services",
+        "_session", "_share", "_timer", "_told_heads", "_transport", "_work", "address", "chats",
+        "codec", "connection_id", "device_id", "heard_from_ms", "is_listed", "last_heard",
+        "last_verified", "limited", "live", "opened_ms", "renewed_at", "scopes", "session_id",
+        "token", "user_id",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -196,7 +163,7 @@ class Connection:
         """Those of an API token; None for all that the person may do."""
         self._is_foreign_device = False
         """Whether a program names a device that the person is logged in on."""
-        self._rate_key = address
+        self._rate_key = address if limited else ""
         """What its frames are counted by: all that come from an address, until it is known who speaks."""
         self._frame_count = 0
         self._refused_frames = 0
@@ -211,6 +178,9 @@ class Connection:
         self.last_heard = self.last_verified = self.renewed_at = self._loop.time()
         self.live = True
         self.user_id = self.device_id = self.session_id = self.token = ""
+        self.address = address
+        """The client's, as known proxies name it."""
+        self.opened_ms = services.clock()
         self.heard_from_ms = 0
         self.chats: dict[str, LiveChat] = {}
 

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
+from prometheus_client import Counter
+
 from parley import __version__
 from parley.bus.ports import TopicState
 from parley.clock import Clock
@@ -66,10 +68,16 @@ class OperatorView:
         connections: Collection[Connection],
         store_available: Callable[[], bool],
         drain: Callable[[], None],
+        webhooks_reached: Callable[[], dict[str, int]],
         metrics: Metrics,
         clock: Clock,
     ) -> None:
         self.drain = drain
+        self.webhooks_reached = webhooks_reached
+        """When each was last reached from this node, in milliseconds."""
+        self.is_draining = False
+        self.loop_delay_seconds = 0.0
+        """How long others had to wait for the event loop, when that was last measured."""
         self.node_id = node_id
         self.topics = topics
         self.connections = connections
@@ -84,14 +92,23 @@ class OperatorView:
                 "dead_letters": lambda: self._value("dlq_size"),
                 "outbox_bytes": lambda: self._value("parley_outbox_bytes"),
                 "webhooks_paused": lambda: self._value("parley_webhooks_paused"),
+                "persist_seconds_p50": metrics.persist.p50,
+                "memory_bytes": lambda: float(self.memory_bytes),
+                "loop_delay_seconds": lambda: self.loop_delay_seconds,
             },
             {
+                "requests_per_second": lambda: _sum(metrics.requests),
+                "refusals_per_second": lambda: _sum(metrics.refusals),
+                "deliveries_per_second": lambda: _sum(metrics.delivery_outcomes, "delivered"),
+                "delivery_failures_per_second": lambda: _sum(metrics.delivery_outcomes, "retried"),
+                "pushes_per_second": lambda: _sum(metrics.push_outcomes),
                 "messages_per_second": lambda: self._value(STORED),
                 "voids_per_second": lambda: self._value("parley_voids_sealed_total"),
                 "commit_failures_per_second": lambda: self._value("parley_commit_failures_total"),
             },
         )
         self.last_runs = supervisor.last_runs
+        self.run_soon = supervisor.run_soon
         self._itself = Node(node_id, "", tuple(roles), version=__version__, since_ms=clock())
         self._supervisor = supervisor
         self._ephemeral = ephemeral
@@ -111,11 +128,20 @@ class OperatorView:
         )
 
     async def _sample(self) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.sleep(0)
+        self.loop_delay_seconds = loop.time() - began
         self.rate.note()
         self.series.sample()
 
     def _value(self, name: str) -> float:
         return self._metrics.registry.get_sample_value(name) or 0.0
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the process has of the machine's memory."""
+        return round(self._value("process_resident_memory_bytes"))
 
     async def jobs(self) -> list[JobRecord]:
         return await self._supervisor.records()
@@ -152,3 +178,13 @@ class OperatorView:
     def bus_available(self) -> bool:
         stalled = self._metrics.publish_stalled_seconds.values()
         return all(seconds < STALLED_SECONDS_MAX for _, seconds in stalled)
+
+
+def _sum(counter: Counter, outcome: str = "") -> float:
+    """Of all its labels; of one outcome."""
+    return sum(
+        sample.value
+        for metric in counter.collect()
+        for sample in metric.samples
+        if sample.name.endswith("_total") and outcome in ("", sample.labels.get("outcome"))
+    )

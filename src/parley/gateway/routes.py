@@ -139,6 +139,11 @@ class Route(Operation, frozen=True, kw_only=True):
     without_store: bool = False
     needs_password: bool = False
 
+    @property
+    def names_external(self) -> bool:
+        """Whether the `user_id` in its path is of another system."""
+        return any(one.name == "user_id" for one in self.path_parameters)
+
 
 class Routes:
     """Collects the routes of one part of the API, in the order of their handlers."""

@@ -444,6 +444,7 @@ class Gateway:
         check_query(call.request, (one.name for one in route.query))
         if route.body is None:
             await call.check_no_body()
+        await call.know_people(in_path=not route.names_external)
         share = self._live.users.share_of(call.session.user_id) if call.session is not None else LoopShare()
         await self._live.turns.enter(share, REQUEST_SECONDS)
 
@@ -486,7 +487,7 @@ class Gateway:
             raise Refused(SHUTTING_DOWN)
         self._check_origin(request)
         limited = is_limited(request, self._api)
-        address = address_of(request, self._api) if limited else ""
+        address = address_of(request, self._api)
         if limited:
             await self._check_address(address)
         check_query(request, ())

@@ -15,6 +15,7 @@ from parley.accounts.links import LinkService
 from parley.accounts.page_sessions import PageSessions
 from parley.accounts.sign_in import SignIn
 from parley.accounts.user_admin import UserAdmin
+from parley.backup.manifests import FoundBackups
 from parley.bodies.erasures import BodyAdmin
 from parley.chats.chat_admin import ChatAdmin
 from parley.chats.invitations import InvitationService
@@ -32,6 +33,7 @@ from parley.gateway.client_ids import ClientIds
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.engine_beside import EngineBeside
 from parley.gateway.hub import Hub
+from parley.gateway.operated_nodes import OperatedNodes
 from parley.gateway.operated_people import OperatedPeople
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
@@ -89,8 +91,10 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     beside: EngineBeside
     rates: SharedRates
     operator_view: OperatorView
+    nodes: OperatedNodes
     timeline: TimelineService
     body_admin: BodyAdmin
+    backups: Callable[[], Awaitable[FoundBackups]]
     check_chat: Callable[[str], Awaitable[Findings]]
     links: LinkService
     reports: ReportService

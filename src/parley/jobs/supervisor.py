@@ -19,7 +19,7 @@ import structlog
 from parley.clock import MS_PER_SECOND, Clock
 from parley.core.jobs import ERROR_CHARS_MAX, RUNS_KEPT, STEADY_SECONDS, EndedRun, Job, JobRecord
 from parley.ephemeral.ports import NODE_RECORD_SECONDS, JobRecords, Leases
-from parley.errors import ParleyError
+from parley.errors import BAD_REQUEST, BUSY, NOT_FOUND, ParleyError, Refusal
 from parley.jobs.lease import JobLease
 from parley.model import JobOutcome, JobScope
 from parley.telemetry import Metrics
@@ -32,6 +32,8 @@ CANCEL_AGAIN_SECONDS = 0.05
 CANCELS_MAX = 100
 """A job has five seconds to close its connections: a client of Kafka that is cut off leaves them open."""
 NO_LEASE = "Redis cannot be reached, so no node knows which one may run it: it rests until Redis is back"
+NO_SUCH_JOB = NOT_FOUND.because("this node does not run such a job")
+RUNS_FOR_EVER = BAD_REQUEST.because("this job runs all the time")
 ENDED = "it ended, although it should run for ever"
 
 log = structlog.get_logger("parley.jobs")
@@ -60,6 +62,8 @@ class SupervisedJob:
         self.last_runs: deque[EndedRun] = deque(maxlen=RUNS_KEPT)
         """The newest last."""
         self.failures = 0
+        self.wanted = asyncio.Event()
+        """An operator wants it to run now."""
         self.elsewhere: JobRecord | None = None
         """What the node that has the job last said of it."""
 
@@ -183,10 +187,21 @@ class Supervisor:
         found |= {record.key: record for record in own}
         return [record for _, record in sorted(found.items())]
 
-    def last_runs(self, name: str) -> list[EndedRun]:
-        """The last runs of a job on this node, the newest first."""
+    def last_runs(self) -> dict[str, list[EndedRun]]:
+        """The last runs of each job on this node, the newest first."""
+        return {name: list(reversed(kept.last_runs)) for name, kept in self._jobs.items() if kept.is_here}
+
+    def run_soon(self, name: str) -> Refusal | None:
+        """Do not wait until the next run is due; after a run that is under way, begin another one."""
         kept = self._jobs.get(name)
-        return list(reversed(kept.last_runs)) if kept is not None else []
+        if kept is None or not kept.is_here:
+            return NO_SUCH_JOB
+        if kept.job.is_endless:
+            return RUNS_FOR_EVER
+        if kept.is_resting:
+            return BUSY.because(NO_LEASE)
+        kept.wanted.set()
+        return None
 
     def _failing_runs(self, kept: SupervisedJob) -> int:
         return kept.streak if kept.is_here else 0
@@ -247,14 +262,17 @@ class Supervisor:
         job, wait_seconds = kept.job, kept.wait_seconds
         if wait_seconds is not None:
             kept.next_run_ms = self._clock() + round(wait_seconds * MS_PER_SECOND)
+        reasons: list[asyncio.Future[object]] = [asyncio.ensure_future(kept.wanted.wait())]
         if job.until_woken is None or kept.streak:
-            await asyncio.sleep(wait_seconds or 0.0)
-            return
-        woken = asyncio.ensure_future(job.until_woken())
+            wait_seconds = wait_seconds or 0.0
+        else:
+            reasons.append(asyncio.ensure_future(job.until_woken()))
         try:
-            await asyncio.wait([woken], timeout=wait_seconds)
+            await asyncio.wait(reasons, timeout=wait_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            woken.cancel()
+            for reason in reasons:
+                reason.cancel()
+        kept.wanted.clear()
 
     async def _run(self, kept: SupervisedJob) -> None:
         kept.began(self._clock())

@@ -132,6 +132,17 @@ class DeadLetters:
             min((letter.dlq_ms for letter in pending), default=None),
         )
 
+    async def visit(self, selection: Selection, note: Callable[[DeadLetter], None]) -> None:
+        """Call it with each that is selected, in no order."""
+
+        async def look(shard: int) -> list[None]:
+            async for letters in self._pages(shard, selection):
+                for letter in letters:
+                    note(letter)
+            return []
+
+        await self._in_shards(look)
+
     async def queue(
         self, selection: Selection, job_id: str, event: DeliveryEvent, only: Collection[str] | None = None
     ) -> int:

@@ -167,23 +167,6 @@ class JobList(Struct):
     jobs: list[JobInfo]
 
 
-class NodeInfo(Struct):
-    """A node that is alive. `is_self`: it is the one that answers."""
-
-    node_id: str
-    url: str | None
-    roles: list[str]
-    since: str | None
-    is_self: bool
-    version: str | None
-
-
-class NodeList(Struct):
-    """The nodes of the cluster; one on one machine."""
-
-    nodes: list[NodeInfo]
-
-
 class GroupLag(Struct):
     """How far a group of consumers is behind."""
 
@@ -378,6 +361,9 @@ class WebhookInfo(Struct):
     last_error: str | None = None
     last_error_detail: str | None = None
     paused: bool = False
+    waiting: int = 0
+    waiting_chats: int = 0
+    last_success_at: str | None = None
 
 
 class WebhookList(Struct):

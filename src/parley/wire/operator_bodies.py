@@ -8,8 +8,15 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from parley.model import AccountState, ChatType, ReadReceipts, Role
 from parley.wire import limits
-from parley.wire.bodies import DeadLetterFilter, FanoutInfo, PushDeviceInfo, UserSession
-from parley.wire.people_bodies import ErasureInfo, UserInfo
+from parley.wire.bodies import (
+    DeadLetterFilter,
+    DeadLetterGroup,
+    FanoutInfo,
+    JobRun,
+    PushDeviceInfo,
+    UserSession,
+)
+from parley.wire.people_bodies import ErasureInfo, ReportInfo, UserInfo
 from parley.wire.request_body import RequestBody
 
 ActionReason = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_REASON_CHARS_MAX)]
@@ -186,6 +193,89 @@ class DeadLetterPreview(Struct):
     oldest: str | None
 
 
+class DeadLetterHour(Struct):
+    """How many became dead letters in an hour, and when that began."""
+
+    at: str
+    count: int
+
+
+class DeadLetterRecipient(Struct):
+    """How many are for the same recipient."""
+
+    recipient: str
+    count: int
+
+
+class DeadLetterSummary(Struct):
+    """How many dead letters match, by what an operator looks for: the most first, hours in their order."""
+
+    total: int
+    errors: list[DeadLetterGroup]
+    recipients: list[DeadLetterRecipient]
+    hours: list[DeadLetterHour]
+
+
+class DeadLetterJobInfo(Struct):
+    """A replay or a discard, and what has become of its letters."""
+
+    job_id: str
+    action: str
+    actor: str
+    begun_at: str | None
+    waiting: int
+    replayed: int
+    failed: int
+    discarded: int
+
+
+class DeadLetterJobList(Struct):
+    """Replays and discards of which letters are left, the newest first."""
+
+    jobs: list[DeadLetterJobInfo]
+
+
+class ReportAction(RequestBody):
+    """What to do about a report, beside resolving it."""
+
+    reason: ActionReason
+    outcome: str
+    note: str = ""
+    delete_message: bool = False
+    remove_sender: bool = False
+    disable_sender: bool = False
+
+
+class ReportActed(Struct):
+    """What was done about a report."""
+
+    report: ReportInfo
+    done: list[str]
+
+
+class BackupInfo(Struct):
+    """A backup of this server, as its manifest says. `based_on`: the one whose parts it shares."""
+
+    backup_id: str
+    made_at: str
+    version: str
+    chats: int
+    people: int
+    entries: int
+    files: int
+    files_lacking: int
+    size_bytes: int
+    based_on: str | None
+
+
+class BackupList(Struct):
+    """The backups at `backup.target`, the newest first. `target` is null where none is set."""
+
+    target: str | None
+    backups: list[BackupInfo]
+    damaged: list[str]
+
+
 class PersonChat(Struct):
     """A chat of a person, and how far they are in it."""
 
@@ -238,7 +328,7 @@ class ErasureList(Struct):
 
 
 class ConnectionInfo(Struct):
-    """An open WebSocket of the node that answers."""
+    """An open WebSocket of a node. `address`: the client's, as known proxies name it."""
 
     connection_id: str
     user_id: str
@@ -249,6 +339,8 @@ class ConnectionInfo(Struct):
     chats: int
     heard_from_at: str
     waiting_bytes: int
+    since: str
+    address: str
 
 
 class ConnectionList(Struct):
@@ -285,6 +377,61 @@ class DiscardOrder(RequestBody):
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
     token: str | None = None
+
+
+class NodeState(Struct):
+    """How a node is. `loop_delay_ms`: how long its event loop let others wait, when it was last measured."""
+
+    node_id: str
+    now_ms: int
+    connections: int
+    memory_bytes: int
+    loop_delay_ms: float
+    draining: bool
+    store_available: bool
+    lag: int
+    webhooks_reached: dict[str, int] = {}
+
+
+class NodeInfo(Struct):
+    """A node that is alive, and how it is. `silent`: why it does not say; then all after it is null.
+
+    `clock_offset_ms`: its clock against that of the node that answers, half the time of the call taken off.
+    """
+
+    node_id: str
+    url: str | None
+    roles: list[str]
+    since: str | None
+    is_self: bool
+    version: str | None
+    silent: str | None = None
+    connections: int | None = None
+    memory_bytes: int | None = None
+    loop_delay_ms: float | None = None
+    draining: bool | None = None
+    store_available: bool | None = None
+    lag: int | None = None
+    clock_offset_ms: int | None = None
+
+
+class NodeList(Struct):
+    """The nodes of the cluster; one on one machine."""
+
+    nodes: list[NodeInfo]
+
+
+class JobRuns(Struct):
+    """The last runs of the jobs of a node, the newest first, by the job's name."""
+
+    runs: dict[str, list[JobRun]]
+
+
+class JobWanted(Struct):
+    """A job that runs now."""
+
+    name: str
+    node: str
 
 
 class NodeDrained(Struct):

@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from parley.cli.doctor import webhooks_in
-from parley.clock import from_iso, wall_clock
+from parley.clock import MS_PER_HOUR, from_iso, wall_clock
+from tests.contracts.test_dead_letters import letter
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 from tests.integration.gateway.test_webhook_channel import Receiver, receiving
 from tests.waiting import eventually
@@ -348,3 +350,62 @@ async def test_an_unclear_replay_is_refused(place: Place, body: dict[str, Any]) 
     async with place.serving() as served:
         root = await served.operator()
         assert_refused(await served.as_(root).post("/v1/admin/dlq/replay", body), 400, "bad_request")
+
+
+async def test_dead_letters_are_counted_by_what_an_operator_looks_for(place: Place) -> None:
+    """By error, recipient and hour; replays and discards with what has become of their letters."""
+    async with place.serving() as served:
+        root = await served.operator()
+        letters = served.app.kinds.deliveries.dead_letters
+        for number, (error, hour) in enumerate([("timeout", 1), ("timeout", 2), ("gone", 2)]):
+            await letters.add(
+                replace(letter(number), error=error, recipient=f"wh_{error}", dlq_ms=hour * MS_PER_HOUR + 7)
+            )
+        summary = (await served.as_(root).get("/v1/admin/dlq/summary")).body
+        assert summary["errors"] == [{"error": "timeout", "count": 2}, {"error": "gone", "count": 1}]
+        assert [(one["recipient"], one["count"]) for one in summary["recipients"]] == [
+            ("wh_timeout", 2),
+            ("wh_gone", 1),
+        ]
+        assert [(one["at"][11:13], one["count"]) for one in summary["hours"]] == [("01", 1), ("02", 2)]
+        some = (await served.as_(root).get("/v1/admin/dlq/summary", error="gone")).body
+        assert (some["total"], len(some["hours"])) == (1, 1)
+        order = {"filter": {"error": "gone"}, "reason": "nobody wants it"}
+        made = (await served.as_(root).post("/v1/admin/dlq/discard", order)).body
+        jobs = (await served.as_(root).get("/v1/admin/dlq/jobs")).body["jobs"]
+        (job,) = jobs
+        assert (job["job_id"], job["action"], job["actor"]) == (made["job_id"], "discard", root.user_id)
+        assert (job["waiting"], job["replayed"], job["failed"], job["discarded"]) == (0, 0, 0, 1)
+
+
+async def test_a_webhook_shows_what_it_is_owed_and_when_it_was_reached(place: Place) -> None:
+    """While it is paused what it is owed grows; what arrived last has its time."""
+    async with place.serving(ALLOW) as served, receiving() as receiver:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        hook = await add_hook(served, root, receiver)
+        path = f"/v1/admin/webhooks/{hook['webhook_id']}"
+
+        async def shown() -> dict[str, Any]:
+            (only,) = (await served.as_(root).get("/v1/admin/webhooks")).body["webhooks"]
+            found: dict[str, Any] = only
+            return found
+
+        before = await shown()
+        assert (before["waiting"], before["last_success_at"]) == (0, None)
+        group = await served.as_(ann).create_group()
+        sent = await served.as_(ann).post(f"/v1/chats/{group}/messages", message("one"))
+
+        async def is_reached() -> bool:
+            now = await shown()
+            return now["last_success_at"] is not None and now["waiting"] == 0
+
+        await eventually(is_reached)
+        assert (await shown())["last_success_at"] >= sent.body["created_at"]
+        await served.as_(root).patch(path, {"paused": True})
+        await served.as_(ann).post(f"/v1/chats/{group}/messages", message("two"))
+
+        async def is_owed() -> bool:
+            now = await shown()
+            return bool(now["waiting"] >= 1 and now["waiting_chats"] == 1)
+
+        await eventually(is_owed)

@@ -135,6 +135,7 @@ async def test_every_operation_takes_and_answers_what_the_document_says(
             "file": "docs.js",
             "connection_id": "ses_0.7f0a",
             "node_id": "node_0",
+            "job": "log_hashes",
             **await with_deliveries(served),
             **await with_tokens(served, ann, group),
             "attachment_id": (await Sharing(served, ann, group).upload(b"some"))["attachment_id"],
@@ -242,6 +243,7 @@ def people_calls(given: dict[str, str]) -> list[tuple[Call, dict[str, str]]]:
         Call("GET", f"{reports}/{{report_id}}"),
         Call("POST", f"{reports}/{{report_id}}/resolve", {"outcome": "dismissed", "note": "x"}),
         Call("POST", f"{reports}/{{report_id}}/resolve", {"outcome": "deleted"}, 409),
+        Call("POST", f"{reports}/{{report_id}}/act", {"outcome": "dismissed", "note": "x", "reason": "no"}),
         Call("DELETE", "/v1/me", {"password": "wrong"}, 401),
         Call("GET", "/link"),
         Call("GET", "/link/{file}"),
@@ -321,6 +323,10 @@ def delivery_calls() -> list[Call]:
         Call("GET", "/v1/admin/connections", query={"user_id": "user_0", "after": "", "limit": 1}),
         Call("DELETE", "/v1/admin/connections/{connection_id}", status=404),
         Call("POST", "/v1/admin/nodes/{node_id}/drain", status=404),
+        Call("GET", "/v1/admin/backups"),
+        Call("GET", "/v1/admin/dlq/summary", query={"status": "pending"}),
+        Call("GET", "/v1/admin/dlq/jobs"),
+        Call("POST", "/v1/admin/jobs/{job}/run", status=202),
         Call("GET", "/v1/admin/erasures", query={"before": "", "limit": 1}),
     ]
 
@@ -495,6 +501,7 @@ async def test_every_operation_refuses_as_the_document_says(place: Place) -> Non
             "webhook_id": "wh_0",
             "connection_id": "ses_0.7f0a",
             "node_id": "node_0",
+            "job": "log_hashes",
             "message_id": "msg_0",
             "attachment_id": "att_0",
         }

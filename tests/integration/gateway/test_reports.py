@@ -132,3 +132,49 @@ async def test_reports_are_limited(place: Place) -> None:
         answers = [await reported(served, ben, chat, receipt["message_id"]) for _ in range(25)]
         assert {answer.status for answer in answers} == {201, 200, 429}
         assert len((await listed(served, root))["reports"]) == 1
+
+
+async def test_one_request_acts_on_a_report(place: Place) -> None:
+    """The message goes, its sender leaves and is disabled, the report is resolved; each is recorded."""
+    async with place.serving() as served:
+        root, ann, ben, chat = await three(served)
+        (receipt,) = await served.said(ben, chat, "rude words")
+        made = await reported(served, ann, chat, receipt["message_id"])
+        path = f"/v1/admin/reports/{made.body['report_id']}/act"
+        order: dict[str, Any] = {"reason": "it threatens", "outcome": "removed", "note": "twice"}
+        order |= {"delete_message": True, "remove_sender": True, "disable_sender": True}
+        for _ in range(2):
+            acted = await served.as_(root).post(path, order)
+            assert acted.status == 200, acted
+            assert acted.body["done"] == ["delete_message", "remove_sender", "disable_sender"]
+            report = acted.body["report"]
+            assert (report["status"], report["outcome"], report["note"]) == ("resolved", "removed", "twice")
+            assert (report["message"]["content"], report["message"]["deleted"]) == ("", True)
+        members = (await served.as_(ann).get(f"/v1/chats/{chat}/members")).body["members"]
+        assert [one["user_id"] for one in members] == [ann.user_id]
+        assert_refused(await served.as_(ben).get("/v1/chats"), 401, "unauthenticated")
+        audit = (await served.as_(root).get("/v1/admin/audit")).body["records"]
+        actions = [one["action"] for one in audit if one["action"] != "report.read"][:5]
+        assert actions == ["report.resolve", "user.disable", "member.remove", "message.delete", "report.act"]
+        assert audit[0]["outcome"] == "done"
+        assert_refused(
+            await served.as_(root).post(path, order | {"outcome": "dismissed"}), 409, "already_resolved"
+        )
+
+
+async def test_a_report_stays_open_if_an_action_is_refused(place: Place) -> None:
+    """What was done before it stays done; nothing is done for a report that there is not."""
+    async with place.serving() as served:
+        root, ann, _, chat = await three(served)
+        (receipt,) = await served.said(ann, chat, "words of an operator")
+        other, _ = await served.people("other", "another")
+        await served.as_(ann).post(f"/v1/chats/{chat}/members", {"user_id": root.user_id})
+        (receipt,) = await served.said(root, chat, "words of the only operator")
+        made = await reported(served, ann, chat, receipt["message_id"])
+        path = f"/v1/admin/reports/{made.body['report_id']}/act"
+        order = {"reason": "x", "outcome": "removed", "delete_message": True, "disable_sender": True}
+        assert_refused(await served.as_(root).post(path, order), 409, "last_operator")
+        (report,) = (await listed(served, root))["reports"]
+        assert (report["status"], report["message"]["deleted"]) == ("open", True)
+        assert_refused(await served.as_(root).post("/v1/admin/reports/rep_0/act", order), 404, "not_found")
+        assert_refused(await served.as_(other).post(path, order), 403, "forbidden")

@@ -1,10 +1,16 @@
 """What operators see of a server over HTTP: its jobs, its nodes, its topic, and the overview."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from parley import __version__
-from parley.errors import StoreUnavailable
+from parley.app.backups import backups_at, make_backup
+from parley.core.node_questions import NodeQuestion, NodeReply
+from parley.errors import NODE_SILENT, Refused, StoreUnavailable
+from parley.gateway.operated_nodes import NO_SUCH_NODE, OperatedNodes
 from parley.model import JobOutcome, Persisted
+from parley.objects.folder import FolderObjects
 from parley.wire import codes
 from tests.contracts.test_dead_letters import letter
 from tests.harness.clients import HttpClient
@@ -252,3 +258,116 @@ async def test_erasures_are_listed(place: Place) -> None:
         second = (await http.get("/v1/admin/erasures", limit=1, before=first["next"])).body
         listed = [one["user_id"] for page in (first, second) for one in page["erasures"]]
         assert listed == [ann.user_id, chat]
+
+
+async def test_a_node_says_how_it_is(place: Place) -> None:
+    """Connections, memory, how long its loop lets others wait, whether it drains."""
+    async with place.serving() as served:
+        http = await root_of(served)
+        (ann,) = await served.people("ann")
+        async with served.client(ann):
+            (node,) = (await http.get("/v1/admin/nodes")).body["nodes"]
+        assert (node["connections"], node["silent"], node["clock_offset_ms"]) == (1, None, 0)
+        assert node["memory_bytes"] > 10_000_000
+        assert (node["draining"], node["store_available"], node["lag"]) == (False, True, 0)
+
+
+class AnotherNode:
+    """A second node, asked as over a real call; `other` answers as it would."""
+
+    def __init__(self, other: OperatedNodes) -> None:
+        self.other = other
+
+    async def ask(self, node_id: str, question: NodeQuestion) -> NodeReply:
+        if node_id != "other":
+            raise Refused(NO_SUCH_NODE)
+        return self.other.answer(question)
+
+    async def ask_all(self, question: NodeQuestion) -> dict[str, NodeReply]:
+        return {"other": self.other.answer(question), "silent": NodeReply(refusal=NODE_SILENT)}
+
+
+@asynccontextmanager
+async def two_servers(place: Place) -> AsyncIterator[tuple[Served, HttpClient, Served]]:
+    """The first knows the second as the node `other`."""
+    async with place.serving() as served, Place(place.folder / "other", {}).serving() as other:
+        nodes = served.app.gateway._api.nodes
+        nodes._others = AnotherNode(other.app.gateway._api.nodes)
+        yield served, await root_of(served), other
+
+
+async def test_connections_of_another_node(place: Place) -> None:
+    """They are listed and closed by the node that has them, and recorded by the one that was asked."""
+    async with two_servers(place) as (_, http, other):
+        (ben,) = await other.people("ben")
+        async with other.client(ben) as client:
+            assert (await http.get("/v1/admin/connections")).body["connections"] == []
+            page = (await http.get("/v1/admin/connections", node="other")).body
+            (mine,) = page["connections"]
+            assert (mine["user_id"], mine["address"]) == (ben.user_id, "127.0.0.1")
+            assert mine["since"] <= mine["heard_from_at"]
+            path = f"/v1/admin/connections/{mine['connection_id']}"
+            assert (await http.delete(path)).status == 404
+            assert (await http.delete(f"{path}?node=other")).status == 204
+            assert (await client.until_ended()).code == codes.GOING_AWAY.code
+        assert (await http.get("/v1/admin/connections", node="nobody")).status == 404
+        records = (await http.get("/v1/admin/audit", action="connection.close")).body["records"]
+        assert [(one["detail"], one["outcome"]) for one in records] == [("other", "done"), ("", "not_found")]
+
+
+async def test_series_and_draining_of_another_node(place: Place) -> None:
+    """Its own numbers; it ends, and the one that was asked stays."""
+    async with two_servers(place) as (served, http, other):
+        other.app._view.series.sample()
+        series = (await http.get("/v1/admin/series", names="connections", node="other")).body
+        assert series["node_id"] == other.app.node_id
+        ended = list[str]()
+        served.app.on_drain = lambda: ended.append("this")
+        other.app.on_drain = lambda: ended.append("other")
+        assert (await http.post("/v1/admin/nodes/other/drain", None)).status == 202
+        await eventually(lambda: ended == ["other"])
+        assert other.app._view.is_draining
+        assert (await http.post("/v1/admin/nodes/nobody/drain", None)).status == 404
+        assert ended == ["other"]
+
+
+async def test_jobs_of_another_node_run_when_they_are_wanted(place: Place) -> None:
+    """Here, or there; one that runs for ever is refused."""
+    async with two_servers(place) as (served, http, other):
+
+        def runs(of: Served) -> int:
+            return of.app.supervisor._jobs["expired_sessions"].runs
+
+        here, there = runs(served), runs(other)
+        assert (await http.post("/v1/admin/jobs/expired_sessions/run", None)).body[
+            "node"
+        ] == served.app.node_id
+        await eventually(lambda: runs(served) == here + 1)
+        assert runs(other) == there
+        assert (await http.post("/v1/admin/jobs/expired_sessions/run?node=other", None)).status == 202
+        await eventually(lambda: runs(other) == there + 1)
+        assert (await http.post("/v1/admin/jobs/deliveries/run", None)).status == 400
+        assert (await http.post("/v1/admin/jobs/nothing/run", None)).status == 404
+
+
+async def test_backups_are_listed(place: Place) -> None:
+    """The newest first, with what cannot be read; none where no target is set."""
+    async with place.serving() as served:
+        root = await served.operator()
+        empty = (await served.as_(root).get("/v1/admin/backups")).body
+        assert empty == {"target": None, "backups": [], "damaged": []}
+    target = place.folder / "backups"
+    environment = {"PARLEY_BACKUP_TARGET": "backups"}
+    async with place.serving(environment) as served:
+        http = served.as_(root)
+        assert (await http.get("/v1/admin/backups")).body["backups"] == []
+        backups = backups_at(FolderObjects(target), served.app.config, {}, print)
+        made = [
+            await make_backup(backups, served.app.config, served.app.clock, served.app.ids, is_full=False)
+            for _ in range(2)
+        ]
+        (target / "backups" / "backup_0.json").write_text("{}")
+        told = (await http.get("/v1/admin/backups")).body
+        assert [one["backup_id"] for one in told["backups"]] == [one.backup_id for one in reversed(made)]
+        assert (told["target"], told["backups"][0]["people"]) == ("backups", 1)
+        assert len(told["damaged"]) == 1

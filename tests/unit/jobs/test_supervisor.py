@@ -196,3 +196,35 @@ def test_a_stop_is_not_lost_in_a_call_that_swallows_it() -> None:
         assert swallowed == 1
 
     run_virtual(scenario)
+
+
+def test_a_job_that_an_operator_wants_runs_at_once() -> None:
+    """Not when it is due, and it goes on as before; one that runs for ever, or is not here, is refused."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        work = Work(clock)
+        endless = Job(name="endless", run=asyncio.Event().wait, interval_seconds=None, timeout_seconds=None)
+        async with supervised(clock, work.job(), endless) as supervisor:
+            await asyncio.sleep(3)
+            assert supervisor.run_soon(work.job().name) is None
+            await asyncio.sleep(INTERVAL_SECONDS + 1)
+            refused = [supervisor.run_soon(name) for name in ("endless", "nothing")]
+            assert [one.code if one is not None else "" for one in refused] == ["bad_request", "not_found"]
+        assert work.began == [3, 3 + INTERVAL_SECONDS]
+
+    run_virtual(scenario)
+
+
+def test_a_job_that_is_wanted_while_it_runs_runs_once_more() -> None:
+    """What came after its beginning may not have been seen; two wishes are one run."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        work = Work(clock, takes_seconds=5)
+        async with supervised(clock, work.job()) as supervisor:
+            await asyncio.sleep(INTERVAL_SECONDS + 1)
+            assert supervisor.run_soon(work.job().name) is None
+            assert supervisor.run_soon(work.job().name) is None
+            await asyncio.sleep(9)
+        assert work.began == [INTERVAL_SECONDS, INTERVAL_SECONDS + 5]
+
+    run_virtual(scenario)

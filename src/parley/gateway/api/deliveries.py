@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from parley.clock import from_iso, iso
+from parley.clock import MS_PER_HOUR, from_iso, iso
+from parley.concurrency import map_concurrently
 from parley.core.deliveries import DeadLetter, LetterStatus, Selection
-from parley.delivery.admin import DISCARD, READ, REPLAY, Chosen, told, webhook_info
+from parley.core.node_questions import StateQuestion
+from parley.delivery.admin import READ, Chosen, told, webhook_info
+from parley.delivery.tallies import DISCARD, REPLAY
 from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, PASSWORD_NEEDED, PREVIEW_OUTDATED, Refused
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.wire import bodies, limits, operator_bodies
 
 DLQ, WEBHOOKS = "/v1/admin/dlq", "/v1/admin/webhooks"
+LOOKS_AT_ONCE_MAX = 8
 LETTERS_PER_PAGE_MAX = 200
 """Each one's content is read from the log."""
 UNCLEAR = BAD_REQUEST.because("name either ids or a filter, which may be empty")
 TOKEN_ALONE = BAD_REQUEST.because("a token stands alone: it names what its preview showed")
+
+CONDITIONS = (
+    Parameter("status", str, "`pending`, `replayed` or `permanently_failed`."),
+    Parameter("error", str, "With this error."),
+    Parameter("topic", str, "From this queue."),
+    Parameter("chat_id", str, "Of this chat."),
+    Parameter("recipient", str, "For this webhook."),
+    Parameter("after", str, "Became a dead letter at this time or later."),
+    Parameter("before", str, "Became a dead letter before this time."),
+)
 
 routes = Routes("Operators")
 
@@ -25,13 +39,7 @@ routes = Routes("Operators")
     "Dead letters, and how many by error",
     {200: bodies.DeadLetterPage},
     query=(
-        Parameter("status", str, "`pending`, `replayed` or `permanently_failed`."),
-        Parameter("error", str, "With this error."),
-        Parameter("topic", str, "From this queue."),
-        Parameter("chat_id", str, "Of this chat."),
-        Parameter("recipient", str, "For this webhook."),
-        Parameter("after", str, "Became a dead letter at this time or later."),
-        Parameter("before", str, "Became a dead letter before this time."),
+        *CONDITIONS,
         Parameter("page", str, "The `next` of the page before."),
         limit_parameter(limits.PAGE_ENTRIES_DEFAULT, LETTERS_PER_PAGE_MAX),
     ),
@@ -41,8 +49,7 @@ routes = Routes("Operators")
 async def list_dead_letters(call: Call) -> Answer:
     """Messages that could not be delivered, the newest first. Kept for 30 days after their last change."""
     limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, LETTERS_PER_PAGE_MAX)
-    given = {name: call.text(name) for name in bodies.DeadLetterFilter.__struct_fields__}
-    selection = _selected({name: value for name, value in given.items() if value})
+    selection = _conditions(call)
     page = await call.services.deliveries.dead_letters(selection, call.text("page"), limit)
     async with call.services.user_admin.audited(call.acting, READ, "", told(selection)):
         records = [await _info(call, dead_letter) for dead_letter in page.dead_letters]
@@ -52,6 +59,62 @@ async def list_dead_letters(call: Call) -> Answer:
         groups=[bodies.DeadLetterGroup(error, count) for error, count in groups],
         records=records,
         next=page.dead_letters[-1].dlq_id if len(page.dead_letters) == limit else None,
+    )
+
+
+@routes.route(
+    "GET",
+    f"{DLQ}/summary",
+    "How many dead letters, by error, hour and recipient",
+    {200: operator_bodies.DeadLetterSummary},
+    query=CONDITIONS,
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def summarize_dead_letters(call: Call) -> Answer:
+    """Without what they say. Hours in which there was none are left out."""
+    found = await call.services.deliveries.tally(_conditions(call))
+    most_first = lambda item: (-item[1], item[0])  # noqa: E731
+    return 200, operator_bodies.DeadLetterSummary(
+        total=found.errors.total(),
+        errors=[bodies.DeadLetterGroup(*one) for one in sorted(found.errors.items(), key=most_first)],
+        recipients=[
+            operator_bodies.DeadLetterRecipient(*one)
+            for one in sorted(found.recipients.items(), key=most_first)
+        ],
+        hours=[
+            operator_bodies.DeadLetterHour(iso(hour * MS_PER_HOUR), count)
+            for hour, count in sorted(found.hours.items())
+        ],
+    )
+
+
+@routes.route(
+    "GET",
+    f"{DLQ}/jobs",
+    "Replays and discards of dead letters",
+    {200: operator_bodies.DeadLetterJobList},
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def list_dead_letter_jobs(call: Call) -> Answer:
+    """The newest hundred of which there are letters. A letter that is replayed once more belongs to the later
+    job.
+    """
+    return 200, operator_bodies.DeadLetterJobList(
+        [
+            operator_bodies.DeadLetterJobInfo(
+                job_id=job.job_id,
+                action=job.action,
+                actor=job.actor,
+                begun_at=iso(job.begun_ms) if job.begun_ms else None,
+                waiting=job.waiting,
+                replayed=job.replayed,
+                failed=job.failed,
+                discarded=job.discarded,
+            )
+            for job in await call.services.deliveries.jobs()
+        ]
     )
 
 
@@ -170,11 +233,24 @@ async def show_replay(call: Call) -> Answer:
 @routes.route("GET", WEBHOOKS, "Webhooks", {200: bodies.WebhookList}, refusals=(FORBIDDEN,), needs="operator")
 async def list_webhooks(call: Call) -> Answer:
     """Without their secrets. One that fails again and again is `paused`: one delivery at a time is sent to
-    it, until it answers. What it is owed waits until then, for `webhooks.give_up_hours`.
+    it, until it answers. What it is owed waits until then, for `webhooks.give_up_hours`. `waiting` counts
+    positions of the first 1,000 chats, also those of which it wants no event. `last_success_at` is what the
+    nodes remember since they started.
     """
-    failing = await call.services.deliveries.failing_webhooks()
-    hooks = await call.services.deliveries.webhooks()
-    return 200, bodies.WebhookList([webhook_info(hook, failing.get(hook.webhook_id)) for hook in hooks])
+    admin, services = call.services.deliveries, call.services
+    failing, hooks = await admin.failing_webhooks(), await admin.webhooks()
+    reached: dict[str, int] = {}
+    for said in (await services.nodes.ask_all(StateQuestion(), operator_bodies.NodeState)).values():
+        if isinstance(said, operator_bodies.NodeState):
+            for webhook_id, at_ms in said.webhooks_reached.items():
+                reached[webhook_id] = max(at_ms, reached.get(webhook_id, 0))
+    lanes = await map_concurrently(lambda hook: admin.waiting(hook.webhook_id), hooks, LOOKS_AT_ONCE_MAX)
+    return 200, bodies.WebhookList(
+        [
+            webhook_info(hook, failing.get(hook.webhook_id), owed, reached.get(hook.webhook_id, 0))
+            for hook, owed in zip(hooks, lanes, strict=True)
+        ]
+    )
 
 
 @routes.route(
@@ -273,6 +349,11 @@ def _chosen(ids: list[str] | None, conditions: bodies.DeadLetterFilter | None) -
         return Selection(ids=tuple(ids or ()))
     given = {name: getattr(conditions, name) for name in conditions.__struct_fields__}
     return _selected({name: value for name, value in given.items() if value is not None})
+
+
+def _conditions(call: Call) -> Selection:
+    given = {name: call.text(name) for name in bodies.DeadLetterFilter.__struct_fields__}
+    return _selected({name: value for name, value in given.items() if value})
 
 
 def _selected(given: dict[str, str]) -> Selection:

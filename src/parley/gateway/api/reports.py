@@ -7,16 +7,19 @@ from parley.errors import (
     ALREADY_RESOLVED,
     BAD_REQUEST,
     FORBIDDEN,
+    LAST_OPERATOR,
     MESSAGE_DELETED,
     NO_SUCH_MESSAGE,
     NO_SUCH_REPORT,
     NOT_A_MEMBER,
+    UNDER_HOLD,
     Refused,
 )
-from parley.gateway.api.chats import CHAT
+from parley.gateway.api.chats import APPENDS, CHAT
 from parley.gateway.calls import Call, check_rate
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.model import ReportStatus, Scope
+from parley.wire import operator_bodies
 from parley.wire import people_bodies as bodies
 
 REPORTS, REPORT = "/v1/admin/reports", "/v1/admin/reports/{report_id}"
@@ -113,6 +116,44 @@ async def resolve_report(call: Call) -> Answer:
     return 200, _info(
         await call.services.reports.resolve(call.acting, call.path("report_id"), wanted.outcome, wanted.note)
     )
+
+
+@operator_routes.route(
+    "POST",
+    f"{REPORT}/act",
+    "Act on a report, and resolve it",
+    {200: operator_bodies.ReportActed},
+    body=operator_bodies.ReportAction,
+    refusals=(FORBIDDEN, NO_SUCH_REPORT, ALREADY_RESOLVED, UNDER_HOLD, LAST_OPERATOR, *APPENDS),
+    needs="operator",
+)
+async def act_on_report(call: Call) -> Answer:
+    """Delete the message, take its sender out of the chat, disable them: what is asked for, in this order.
+    Then resolve the report. Each is recorded, and each can be done alone by its own route. If one is refused
+    those before it stay done, and the report stays open. May be repeated.
+    """
+    wanted, services = await call.body(operator_bodies.ReportAction), call.services
+    report_id, acting = call.path("report_id"), call.acting
+    async with services.user_admin.audited(acting, "report.act", report_id, f"reason={wanted.reason}"):
+        report = (await services.reports.show(report_id)).report
+        if report.status is ReportStatus.RESOLVED and report.outcome != wanted.outcome:
+            raise Refused(ALREADY_RESOLVED)
+        chat_id, message_id, sender_id = report.chat_id, report.message_id, report.sender_id
+        done: list[str] = []
+        if wanted.delete_message:
+            detail = f"chat={chat_id} reason={wanted.reason}"
+            async with services.user_admin.audited(acting, "message.delete", message_id, detail):
+                await services.chat_admin.delete_message(chat_id, message_id)
+            done.append("delete_message")
+        if wanted.remove_sender:
+            async with services.user_admin.audited(acting, "member.remove", chat_id, sender_id):
+                await services.chat_admin.remove_member(chat_id, sender_id)
+            done.append("remove_sender")
+        if wanted.disable_sender:
+            await services.user_admin.disable(acting, sender_id)
+            done.append("disable_sender")
+        view = await services.reports.resolve(acting, report_id, wanted.outcome, wanted.note)
+    return 200, operator_bodies.ReportActed(_info(view), done)
 
 
 def _info(view: ReportView) -> bodies.ReportInfo:

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from parley import __version__
 from parley.clock import iso
-from parley.core.jobs import EndedRun, JobRecord
+from parley.core.jobs import JobRecord
+from parley.core.node_questions import (
+    CloseOrder,
+    ConnectionsQuestion,
+    DrainOrder,
+    RunOrder,
+    RunsQuestion,
+    SeriesQuestion,
+    StateQuestion,
+)
 from parley.ephemeral.ports import Node
-from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Refused, StoreError
+from parley.errors import BUSY, FORBIDDEN, NODE_SILENT, NOT_FOUND, Refused, StoreError
 from parley.gateway import fields
 from parley.gateway.calls import Call
 from parley.gateway.known_operators import STORE_SECONDS_MAX
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
-from parley.gateway.series import STEP_SECONDS
-from parley.wire import bodies, codes, limits, operator_bodies
-
-if TYPE_CHECKING:
-    from parley.gateway.connection import Connection
+from parley.wire import bodies, limits, operator_bodies
+from parley.wire.operator_bodies import JobRuns
 
 CONNECTIONS = "/v1/admin/connections"
 NODES = "/v1/admin/nodes"
-NOT_THIS_NODE = NOT_FOUND.because("this is another node: ask it at its own address")
 SERIES_SECONDS_MAX = 3_600
-NO_SUCH_CONNECTION = NOT_FOUND.because("this node has no such connection")
+NODE = Parameter("node", str, "Which node; the one that answers without it.")
 
 routes = Routes("Operators")
 
@@ -81,30 +84,59 @@ async def show_overview(call: Call) -> Answer:
 async def list_jobs(call: Call) -> Answer:
     """By name. A job of scope `node` has an entry for each node, a job of scope `cluster` one: that of the
     node that runs it. What other nodes say is some seconds old; while Redis is away only this node's jobs are
-    listed.
+    listed. `last_runs` is empty where the node does not answer.
     """
     view = call.services.operator_view
-    now_ms = view.clock()
+    now_ms, records = view.clock(), await view.jobs()
+    said = await call.services.nodes.ask_all(RunsQuestion(), JobRuns)
+    runs = {node_id: found.runs for node_id, found in said.items() if isinstance(found, JobRuns)}
     return 200, bodies.JobList(
-        [
-            _job(record, now_ms, view.last_runs(record.name) if record.node_id == view.node_id else [])
-            for record in await view.jobs()
-        ]
+        [_job(record, now_ms, runs.get(record.node_id, {}).get(record.name, [])) for record in records]
     )
+
+
+@routes.route(
+    "POST",
+    "/v1/admin/jobs/{job}/run",
+    "Run a background job now",
+    {202: operator_bodies.JobWanted},
+    path_parameters=(Parameter("job", str, "The job.", "log_hashes", is_required=True),),
+    query=(NODE,),
+    refusals=(FORBIDDEN, NOT_FOUND, NODE_SILENT, BUSY),
+    needs="operator",
+)
+async def run_job(call: Call) -> Answer:
+    """Not later, when it is due. A job of the cluster runs on the node that has it, a job of a node on the
+    node that is named; jobs that run all the time are refused as `bad_request`.
+    """
+    view, name, node_id = call.services.operator_view, call.path("job"), call.text("node")
+    async with call.services.user_admin.audited(call.acting, "job.run", name, node_id):
+        if not node_id:
+            having = {record.node_id for record in await view.jobs() if record.name == name}
+            node_id = view.node_id if view.node_id in having or not having else min(having)
+        await call.services.nodes.order(node_id, RunOrder(name))
+    return 202, operator_bodies.JobWanted(name, node_id)
 
 
 @routes.route(
     "GET",
     "/v1/admin/nodes",
-    "The nodes that are alive",
-    {200: bodies.NodeList},
+    "The nodes that are alive, and how each is",
+    {200: operator_bodies.NodeList},
     refusals=(FORBIDDEN,),
     needs="operator",
 )
 async def list_nodes(call: Call) -> Answer:
-    """By id. A node that died is listed until its lease has run out, some seconds later."""
+    """By id. A node that died is listed until its lease has run out, some seconds later. Each is asked, for
+    2 seconds at most; one that does not say is `silent`.
+    """
     view = call.services.operator_view
-    return 200, bodies.NodeList([_node(node, view.node_id) for node in await view.nodes()])
+    began_ms, listed = view.clock(), await view.nodes()
+    said = await call.services.nodes.ask_all(StateQuestion(), operator_bodies.NodeState)
+    half_ms = (view.clock() - began_ms) // 2
+    return 200, operator_bodies.NodeList(
+        [_node(node, view.node_id, said.get(node.node_id), began_ms + half_ms) for node in listed]
+    )
 
 
 @routes.route(
@@ -112,20 +144,17 @@ async def list_nodes(call: Call) -> Answer:
     f"{NODES}/{{node_id}}/drain",
     "Drain a node",
     {202: operator_bodies.NodeDrained},
-    path_parameters=(Parameter("node_id", str, "The node that answers.", "node-1", is_required=True),),
-    refusals=(FORBIDDEN, NOT_FOUND),
+    path_parameters=(Parameter("node_id", str, "The node.", "node-1", is_required=True),),
+    refusals=(FORBIDDEN, NOT_FOUND, NODE_SILENT),
     needs="operator",
 )
 async def drain_node(call: Call) -> Answer:
     """As SIGTERM does: it takes nothing new, finishes what it took, tells its clients to come back, and ends.
-    Whatever runs it starts it again, or does not. Only the node that answers: ask another one at its own
-    address.
+    Whatever runs it starts it again, or does not. Any node: the one that answers tells it.
     """
-    view, node_id = call.services.operator_view, call.path("node_id")
+    node_id = call.path("node_id")
     async with call.services.user_admin.audited(call.acting, "node.drain", node_id):
-        if node_id != view.node_id:
-            raise Refused(NOT_THIS_NODE)
-        view.drain()
+        await call.services.nodes.order(node_id, DrainOrder())
     return 202, operator_bodies.NodeDrained(node_id)
 
 
@@ -162,24 +191,17 @@ async def list_topics(call: Call) -> Answer:
     query=(
         Parameter("names", list[str], "Which, separated by commas; all without it.", ["connections"]),
         Parameter("seconds", int, "How far back: up to 3,600, which is the default.", 60),
+        NODE,
     ),
-    refusals=(FORBIDDEN,),
+    refusals=(FORBIDDEN, NOT_FOUND, NODE_SILENT),
     needs="operator",
     without_store=True,
 )
 async def show_series(call: Call) -> Answer:
-    """Of the node that answers, each 5 seconds, since its start. They are in its memory alone."""
-    view = call.services.operator_view
-    names = [name for name in call.text("names").split(",") if name] or view.series.names
-    if unknown := sorted(set(names) - set(view.series.names)):
-        raise Refused(BAD_REQUEST.because(f"there is no {unknown[0][:64]}; choose of {view.series.names}"))
-    seconds = call.number("seconds", SERIES_SECONDS_MAX)
-    return 200, operator_bodies.Series(
-        view.node_id,
-        iso(view.clock()),
-        STEP_SECONDS,
-        {name: view.series.last(name, min(seconds, SERIES_SECONDS_MAX)) for name in names},
-    )
+    """Of one node, each 5 seconds, since its start. They are in its memory alone."""
+    seconds = min(call.number("seconds", SERIES_SECONDS_MAX), SERIES_SECONDS_MAX)
+    question = SeriesQuestion(call.listed("names"), seconds)
+    return 200, await call.services.nodes.ask(call.text("node"), question, operator_bodies.Series)
 
 
 @routes.route(
@@ -191,20 +213,16 @@ async def show_series(call: Call) -> Answer:
         Parameter("user_id", str, "Only of this person.", fields.OTHER_ID),
         Parameter("after", str, "The `next` of the page before; the first ones without it."),
         limit_parameter(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX),
+        NODE,
     ),
-    refusals=(FORBIDDEN,),
+    refusals=(FORBIDDEN, NOT_FOUND, NODE_SILENT),
     needs="operator",
 )
 async def list_connections(call: Call) -> Answer:
-    """Of the node that answers, by their ids."""
+    """Of one node, by their ids."""
     limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
-    view, after, user_id = call.services.operator_view, call.text("after"), call.text("user_id")
-    found = {_id_of(one): one for one in view.connections if one.user_id}
-    wanted = [name for name, one in found.items() if name > after and user_id in ("", one.user_id)]
-    some = heapq.nsmallest(limit + 1, wanted)
-    shown = [_connection(name, found[name]) for name in some[:limit]]
-    following = some[limit - 1] if len(some) > limit else None
-    return 200, operator_bodies.ConnectionList(view.node_id, shown, following)
+    question = ConnectionsQuestion(call.text("user_id"), call.text("after"), limit)
+    return 200, await call.services.nodes.ask(call.text("node"), question, operator_bodies.ConnectionList)
 
 
 @routes.route(
@@ -215,38 +233,49 @@ async def list_connections(call: Call) -> Answer:
     path_parameters=(
         Parameter("connection_id", str, "The connection.", f"{fields.SESSION_ID}.7f0a", is_required=True),
     ),
-    refusals=(FORBIDDEN, NOT_FOUND),
+    query=(NODE,),
+    refusals=(FORBIDDEN, NOT_FOUND, NODE_SILENT),
     needs="operator",
 )
 async def close_connection(call: Call) -> Answer:
-    """Of the node that answers. The client comes back and goes on where it was: to keep it out, revoke the
-    session.
-    """
-    view, connection_id = call.services.operator_view, call.path("connection_id")
-    async with call.services.user_admin.audited(call.acting, "connection.close", connection_id):
-        found = next((one for one in view.connections if _id_of(one) == connection_id), None)
-        if found is None:
-            raise Refused(NO_SUCH_CONNECTION)
-        found.close(codes.GOING_AWAY)
+    """The client comes back and goes on where it was: to keep it out, revoke the session."""
+    node_id, connection_id = call.text("node"), call.path("connection_id")
+    async with call.services.user_admin.audited(call.acting, "connection.close", connection_id, node_id):
+        await call.services.nodes.order(node_id, CloseOrder(connection_id))
     return 204, None
 
 
-def _id_of(one: Connection) -> str:
-    """Nobody but the server chooses it, and no two that are open have the same."""
-    return f"{one.session_id}.{id(one):x}"
-
-
-def _connection(name: str, one: Connection) -> operator_bodies.ConnectionInfo:
-    return operator_bodies.ConnectionInfo(
-        connection_id=name,
-        user_id=one.user_id,
-        device_id=one.device_id,
-        session_id=one.session_id,
-        codec="msgpack" if one.codec.binary else "json",
-        live=one.live,
-        chats=len(one.chats),
-        heard_from_at=iso(one.heard_from_ms),
-        waiting_bytes=one.waiting_bytes,
+@routes.route(
+    "GET",
+    "/v1/admin/backups",
+    "The backups of this server",
+    {200: operator_bodies.BackupList},
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def list_backups(call: Call) -> Answer:
+    """Those at `backup.target`, as their manifests say; `parley backup` makes them. `damaged` says which
+    could not be read. Shared stores have backups of their own, which are not here.
+    """
+    found, target = await call.services.backups(), call.services.config.backup.target
+    return 200, operator_bodies.BackupList(
+        target or None,
+        [
+            operator_bodies.BackupInfo(
+                backup_id=one.backup_id,
+                made_at=one.made_at,
+                version=one.parley,
+                chats=one.chats,
+                people=one.people,
+                entries=one.entries,
+                files=one.file_count,
+                files_lacking=one.files_lacking,
+                size_bytes=one.size_bytes,
+                based_on=one.based_on or None,
+            )
+            for one in reversed(found.backups)
+        ],
+        found.damaged,
     )
 
 
@@ -259,7 +288,7 @@ async def while_there(count: Callable[[], Awaitable[int]]) -> int | None:
         return None
 
 
-def _job(record: JobRecord, now_ms: int, last_runs: list[EndedRun]) -> bodies.JobInfo:
+def _job(record: JobRecord, now_ms: int, last_runs: list[bodies.JobRun]) -> bodies.JobInfo:
     return bodies.JobInfo(
         name=record.name,
         scope=record.scope,
@@ -273,15 +302,14 @@ def _job(record: JobRecord, now_ms: int, last_runs: list[EndedRun]) -> bodies.Jo
         runs=record.runs,
         failures=record.failures,
         is_overdue=record.is_overdue(now_ms),
-        last_runs=[
-            bodies.JobRun(_time(run.started_ms), iso(run.finished_ms), run.outcome, run.error)
-            for run in last_runs
-        ],
+        last_runs=last_runs,
     )
 
 
-def _node(node: Node, self_id: str) -> bodies.NodeInfo:
-    return bodies.NodeInfo(
+def _node(
+    node: Node, self_id: str, said: operator_bodies.NodeState | Refused | None, asked_ms: int
+) -> operator_bodies.NodeInfo:
+    info = operator_bodies.NodeInfo(
         node_id=node.node_id,
         url=node.url or None,
         roles=list(node.roles),
@@ -289,6 +317,14 @@ def _node(node: Node, self_id: str) -> bodies.NodeInfo:
         is_self=node.node_id == self_id,
         version=node.version or None,
     )
+    if not isinstance(said, operator_bodies.NodeState):
+        info.silent = said.refusal.reason if said is not None else "it has come or gone while it was asked"
+        return info
+    info.connections, info.memory_bytes = said.connections, said.memory_bytes
+    info.loop_delay_ms, info.draining = said.loop_delay_ms, said.draining
+    info.store_available, info.lag = said.store_available, said.lag
+    info.clock_offset_ms = 0 if info.is_self else said.now_ms - asked_ms
+    return info
 
 
 def _time(at_ms: int | None) -> str | None:
