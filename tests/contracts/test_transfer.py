@@ -11,8 +11,8 @@ from parley.clock import MS_PER_DAY
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.migration.copies import CopyRefused, CopyReport, StoreCopy
+from parley.migration.rows import StoreRows
 from parley.model import Appended, Head
-from parley.store.maintenance import Transfer
 from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, Record
 from parley.store.tables import ServerKey
 from tests.contracts.acting import contents, message, read_all
@@ -32,12 +32,12 @@ async def in_memory(mode: str = "atomic") -> AsyncIterator[OpenStore]:
 
 
 @asynccontextmanager
-async def transfer_of(store: OpenStore) -> AsyncIterator[Transfer]:
+async def transfer_of(store: OpenStore) -> AsyncIterator[StoreRows]:
     async with store.operator() as operator:
-        yield operator.transfer
+        yield StoreRows(operator)
 
 
-async def all_records(transfer: Transfer) -> dict[str, list[Record]]:
+async def all_records(transfer: StoreRows) -> dict[str, list[Record]]:
     return {
         kind.__name__: sorted([one async for page in transfer.records(kind) for one in page], key=repr)
         for kind in RECORDS

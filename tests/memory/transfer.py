@@ -21,10 +21,8 @@ from parley.store.records import (
     Record,
 )
 from parley.store.rules import direct_key
-from parley.store.tables import TABLE_OF
 from parley.wire.frames import Entry
 from tests.memory.maintenance import pages
-from tests.memory.records import MemoryRecords
 from tests.memory.tables import ChatRecord, StateRecord, Tables
 
 decode_entry = msgspec.json.Decoder(Entry).decode
@@ -33,20 +31,12 @@ decode_entry = msgspec.json.Decoder(Entry).decode
 class MemoryTransfer:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._records = MemoryRecords(tables)
 
     async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
-        if kind in TABLE_OF:
-            async for found in self._records.scan(TABLE_OF[kind]):
-                yield found
-            return
         for page in pages(list(READERS[kind](self._tables))):
             yield page
 
     async def put(self, records: Sequence[Record]) -> None:
-        if records and type(records[0]) in TABLE_OF:
-            await self._records.load(TABLE_OF[type(records[0])], records)
-            return
         for record in records:
             put(self._tables, record)
 

@@ -133,15 +133,15 @@ def export_person(
     from parley.cli.output import print_json_line
     from parley.cli.places import find_place
     from parley.migration.exports import about_person
+    from parley.migration.rows import StoreRows
 
     place = find_place(data, config)
 
     async def write() -> None:
         async with open_services(place) as services:
-            transfer = services.engine.transfer
             user_id = await require_user(services.kinds.listing, name)
             async with services.user_admin.audited(who_acts(), "person.export", user_id):
-                async for line in about_person(transfer, user_id):
+                async for line in about_person(StoreRows(services.engine), user_id):
                     print_json_line(line)
 
     run(write())

@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from parley.clock import Clock
 from parley.errors import ParleyError
 from parley.migration.fingerprints import Fingerprint, LogDigest, counts_as_content, record_bytes
+from parley.migration.rows import StoreRows
 from parley.model import ChatSettings, StoredEntry
-from parley.store.maintenance import Transfer
 from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, Record
 from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.store.tables import ServerKey
@@ -71,8 +71,8 @@ class StoreCopy:
 
     def __init__(
         self,
-        source: Transfer,
-        target: Transfer,
+        source: StoreRows,
+        target: StoreRows,
         source_name: str,
         groups: list[str],
         clock: Clock,
@@ -205,7 +205,7 @@ class StoreCopy:
                 rules, holds = rules + (settings.retention_days is not None), holds + settings.is_held
         return rules, holds
 
-    async def _fingerprint(self, side: Transfer, kind: type[Record]) -> Fingerprint:
+    async def _fingerprint(self, side: StoreRows, kind: type[Record]) -> Fingerprint:
         found = Fingerprint()
         async for records in side.records(kind):
             for record in records:

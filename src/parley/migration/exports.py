@@ -12,8 +12,8 @@ from msgspec import Struct
 from parley.core.deliveries import DeadLetter, Lane
 from parley.core.marks import SEPARATOR, MessageMark
 from parley.core.push_devices import PersonPushDevices, PushDevice, PushOutcome, RungThrough
+from parley.migration.rows import StoreRows
 from parley.model import AccountDeletion, AuditRecord, Contact, Invitation, Kind, PersonConsent
-from parley.store.maintenance import Transfer
 from parley.store.ports import Log
 from parley.store.records import (
     RECORDS,
@@ -98,21 +98,21 @@ def _told(entry: Entry) -> str:
     return entry.content
 
 
-async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[str, Any]]:
+async def about_person(rows: StoreRows, user_id: str) -> AsyncIterator[dict[str, Any]]:
     """Every record that concerns a person, then every entry that they wrote or that mentions them.
 
     It reads the whole store once: no engine can find all of this by the person.
     """
     chats: list[str] = []
     for kind in RECORDS:
-        async for records in transfer.records(kind):
+        async for records in rows.records(kind):
             for record in _apart(records):
                 if _concerns(record, user_id):
                     yield {"record": name_in_export(record), **_without_secrets(msgspec.to_builtins(record))}
                     if isinstance(record, KeptState):
                         chats.append(record.chat_id)
     for chat_id in chats:
-        async for positions in transfer.positions(chat_id, 0):
+        async for positions in rows.positions(chat_id, 0):
             for position in positions:
                 entry = decode_entry(position.wire) if position.wire is not None else None
                 if entry is not None and (entry.sender_id == user_id or user_id in (entry.mentions or ())):

@@ -18,6 +18,7 @@ from parley.errors import ConfigError
 from parley.ids import AUDIT, Ids
 from parley.migration.copies import CopyRefused, CopyReport, OnProgress, StoreCopy
 from parley.migration.imports import ImportReport, WorkspaceImport
+from parley.migration.rows import StoreRows
 from parley.migration.workspaces import Workspace
 from parley.model import AuditRecord
 from parley.records.audit import AuditLog
@@ -52,8 +53,7 @@ async def copy_store(
             if not side.config.store.is_shared:
                 locks.enter_context(lock_folder(Path(side.config.server.data)))
         try:
-            theirs = source.engine.transfer
-            ours = _hot(target.engine).transfer
+            theirs, ours = StoreRows(source.engine), StoreRows(_hot(target.engine))
             await target.engine.create(lambda _: None)
             await _refuse_trimmed(source)
             if checks:

@@ -135,13 +135,13 @@ class Repairs(Protocol):
 
 
 class Transfer(Protocol):
-    """Every row of a store, to be read and written as it is: for `parley copy` and after a restore.
+    """The rows that are no records, read and written as they are: for `parley copy` and after a restore.
 
     May be used without `Engine.open`, by one command at a time. No server runs on the store meanwhile.
     """
 
     def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
-        """All records of a kind, page by page, in an order of the engine's own; pages may be empty."""
+        """All of a kind that has no table (`RECORDS`), page by page, in an order of the engine's own."""
         ...
 
     async def put(self, records: Sequence[Record]) -> None:

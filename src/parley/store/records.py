@@ -1,4 +1,4 @@
-"""The rows of a store in a form that every engine has: what `parley copy` carries over.
+"""The rows of a store in a form that every engine has: what `parley copy` carries over beside its tables.
 
 A record holds what was stored, and what some engines keep beside it because they cannot count or join
 (how many members a chat has): the source counts, the target need not. Entries are no records: see `Transfer`.

@@ -24,13 +24,12 @@ from parley.ids import Ids
 from parley.migration import copies
 from parley.migration.copies import CopyDiffers, CopyRefused, CopyReport, StoreCopy
 from parley.migration.fingerprints import Fingerprint, counts_as_content
+from parley.migration.rows import StoreRows
 from parley.migration.stores import CopySide, copy_store
 from parley.model import Action, Appended, Kind, ReadReceipts, StoredEntry
 from parley.store.dynamodb.driver import to_item
 from parley.store.folder import DATABASE_NAME, lock_folder
-from parley.store.maintenance import Transfer
 from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished
-from parley.store.sqlite.transfer import SqliteTransfer
 from parley.telemetry import Metrics
 from tests.contracts.acting import change, decode_entry, message, posting, show_receipts
 from tests.contracts.dynamodb_engine import other_program
@@ -99,7 +98,7 @@ async def filled(folder: Path, sequencing: str = "atomic") -> FullStore:
 
 async def records(config: Config) -> list[str]:
     engine = side(config).engine
-    transfer = engine.transfer
+    transfer = StoreRows(engine)
     try:
         return sorted(
             [
@@ -201,23 +200,21 @@ class Cut(Exception):
     """The process died."""
 
 
-class DyingTransfer:
+class DyingRows(StoreRows):
     """A target whose process dies before or after its n-th write."""
 
-    def __init__(self, transfer: Transfer, at: int, *, is_after: bool) -> None:
-        self.transfer = transfer
-        self.records, self.positions = transfer.records, transfer.positions
-        self.log_ends, self.begin_anew = transfer.log_ends, transfer.begin_anew
-        self._left, self._is_after = at, is_after
+    def __init__(self, folder: Path, at: int, *, is_after: bool) -> None:
+        super().__init__(side(in_folder(folder)).engine)
+        rows = rows_in(folder)
+        self.rows, self._left, self._is_after = rows, at, is_after
+        self.put_positions = self._put_positions
+        self.settle = lambda groups, now_ms: self._write(rows.settle(groups, now_ms))
+
+    async def _put_positions(self, chat_id: str, positions: Sequence[StoredEntry]) -> None:
+        await self._write(self.rows.put_positions(chat_id, positions))
 
     async def put(self, records: Sequence[Record]) -> None:
-        await self._write(self.transfer.put(records))
-
-    async def put_positions(self, chat_id: str, positions: Sequence[StoredEntry]) -> None:
-        await self._write(self.transfer.put_positions(chat_id, positions))
-
-    async def settle(self, groups: Sequence[str], now_ms: int) -> None:
-        await self._write(self.transfer.settle(groups, now_ms))
+        await self._write(self.rows.put(records))
 
     async def _write(self, write: Any) -> None:
         self._left -= 1
@@ -237,14 +234,16 @@ async def test_a_copy_goes_on_after_a_crash_at_any_write(
     """Wherever it is killed: the copy that comes to its end is equal, with every entry once."""
     monkeypatch.setattr(copies, "POSITIONS_PER_PUT", 2)
     await filled(tmp_path / "one")
-    source = SqliteTransfer(tmp_path / "one")
+    source = rows_in(tmp_path / "one")
     whole = await StoreCopy(source, await empty(tmp_path / "whole"), "one", [], wall_clock).run()
     expected = await records(in_folder(tmp_path / "one"))
     crashes = 0
     for at in range(1, WRITES_MAX):
         target = await empty(tmp_path / f"two{at}")
         try:
-            await StoreCopy(source, DyingTransfer(target, at, is_after=is_after), "one", [], wall_clock).run()
+            await StoreCopy(
+                source, DyingRows(tmp_path / f"two{at}", at, is_after=is_after), "one", [], wall_clock
+            ).run()
         except Cut:
             crashes += 1
         else:
@@ -263,19 +262,23 @@ def is_finished(folder: Path) -> bool:
         return mark is not None and not is_unfinished(str(mark))
 
 
-async def empty(folder: Path) -> SqliteTransfer:
+def rows_in(folder: Path) -> StoreRows:
+    return StoreRows(side(in_folder(folder)).engine)
+
+
+async def empty(folder: Path) -> StoreRows:
     engine = side(in_folder(folder)).engine
     await engine.create(lambda _: None)
     await engine.close()
-    return SqliteTransfer(folder)
+    return rows_in(folder)
 
 
 async def test_another_source_does_not_continue_a_copy(tmp_path: Path) -> None:
     """Half of one store and half of another would be neither."""
     await filled(tmp_path / "one")
-    source, target = SqliteTransfer(tmp_path / "one"), await empty(tmp_path / "two")
+    source, target = rows_in(tmp_path / "one"), await empty(tmp_path / "two")
     with pytest.raises(Cut):
-        await StoreCopy(source, DyingTransfer(target, 5, is_after=True), "one", [], wall_clock).run()
+        await StoreCopy(source, DyingRows(tmp_path / "two", 5, is_after=True), "one", [], wall_clock).run()
     with pytest.raises(CopyRefused, match="unfinished copy of one"):
         await StoreCopy(source, target, "another", [], wall_clock).run()
 
@@ -379,14 +382,17 @@ async def test_archived_entries_are_copied(tmp_path: Path, mode: str) -> None:
             "INSERT INTO entries (chat_no, sequence, kind) SELECT chat_no, 9, 0 FROM chats",
             "the source has nothing there",
         ),
-        ("UPDATE users SET about = 'x' WHERE username = 'ann'", "KeptPerson"),
+        (
+            "UPDATE records SET record = json_set(record, '$.user.about', 'x') WHERE kind = 'people'",
+            "KeptPerson",
+        ),
         ("DELETE FROM lanes WHERE chat_id IN (SELECT chat_id FROM lanes LIMIT 1)", "Lane"),
     ],
 )
 async def test_any_difference_is_named(tmp_path: Path, sql: str, says: str) -> None:
     """A copy is called equal only if it is."""
     await filled(tmp_path / "one")
-    source, target = SqliteTransfer(tmp_path / "one"), await empty(tmp_path / "two")
+    source, target = rows_in(tmp_path / "one"), await empty(tmp_path / "two")
     copy = StoreCopy(source, target, "one", [], wall_clock)
     await copy.run()
     with closing(apsw.Connection(str(tmp_path / "two" / DATABASE_NAME))) as file:

@@ -8,6 +8,7 @@ import pytest
 
 from parley.clock import wall_clock
 from parley.migration.exports import about_person, page_of_chat
+from parley.migration.rows import StoreRows
 from tests.contracts.acting import message
 from tests.contracts.engines import SqliteOpenStore
 from tests.contracts.full_store import FullStore
@@ -128,7 +129,7 @@ async def test_what_is_kept_about_a_person(tmp_path: Path) -> None:
     try:
         full = await FullStore(store).fill()
         async with store.operator() as operator:
-            transfer = operator.transfer
+            transfer = StoreRows(operator)
             ann = [line async for line in about_person(transfer, full.people["ann"])]
             bob = [line async for line in about_person(transfer, full.people["bob"])]
             cat = [line async for line in about_person(transfer, full.people["cat"])]

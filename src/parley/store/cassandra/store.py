@@ -116,7 +116,7 @@ class CassandraStore:
         self.inspection = CassandraInspection(counters, self.records, planner.rows, self._connect)
         self.repairs = CassandraRepairs(counters, prefixes, planner.rows, self._connect, clock)
         kept = RecordRows(counters, consents, self.lanes, clock)
-        self.transfer = CassandraTransfer(kept, self.records, self._connect, counters, consents, clock)
+        self.transfer = CassandraTransfer(kept, self._connect, counters, consents, clock)
         self.entries = CassandraEntries(states, self.lanes)
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:

@@ -19,11 +19,9 @@ from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.effects import chat_in
 from parley.store.cassandra.log_rows import PUT_ENTRY, PUT_VOID
 from parley.store.cassandra.record_rows import SET_EPOCH, RecordRows
-from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.schema import CHATS, IMPORTED_IDS, LOG
 from parley.store.entries import place_in, tag_of
 from parley.store.records import Record
-from parley.store.tables import TABLE_OF
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
@@ -51,14 +49,12 @@ class CassandraTransfer:
     def __init__(
         self,
         rows: RecordRows,
-        records: CassandraRecords,
         connect: Callable[[], Awaitable[None]],
         counters: LogCounters,
         consents: CassandraConsents,
         clock: Clock,
     ) -> None:
         self._rows = rows
-        self._records = records
         self._connect = connect
         self._counters = counters
         self._states = counters.states
@@ -67,19 +63,13 @@ class CassandraTransfer:
         self._clock = clock
 
     async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
-        if kind in TABLE_OF:
-            async for found in self._records.scan(TABLE_OF[kind]):
-                yield found
-            return
         await self._connect()
         async for page in self._rows.read(kind):
             yield page
 
     async def put(self, records: Sequence[Record]) -> None:
         await self._connect()
-        if records and type(records[0]) in TABLE_OF:
-            await self._records.load(TABLE_OF[type(records[0])], records)
-        elif records:
+        if records:
             await self._rows.write(records)
 
     # Entries

@@ -113,7 +113,7 @@ class DynamoStore:
         self.listing = DynamoListing(dynamo, self._connect, counters)
         self.inspection = DynamoInspection(dynamo, self.records, counters, clock)
         self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
-        self.transfer = DynamoTransfer(dynamo, self.records, self._connect, counters, clock, ids)
+        self.transfer = DynamoTransfer(dynamo, self._connect, counters, clock, ids)
         self._is_connected = False
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:

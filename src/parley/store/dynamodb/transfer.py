@@ -27,12 +27,10 @@ from parley.store.dynamodb.entries import (
     stored_in,
 )
 from parley.store.dynamodb.record_items import RecordItems
-from parley.store.dynamodb.records import DynamoRecords
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS, KEYS, MESSAGES
 from parley.store.entries import place_in, tag_of
 from parley.store.records import Record
-from parley.store.tables import TABLE_OF
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
@@ -43,33 +41,25 @@ class DynamoTransfer:
     def __init__(
         self,
         dynamo: Dynamo,
-        records: DynamoRecords,
         connect: Callable[[], Awaitable[None]],
         counters: Counters,
         clock: Clock,
         make_ids: ids.Ids,
     ) -> None:
         self._dynamo = dynamo
-        self._records = records
         self._connect = connect
         self._clock = clock
         self._ids = make_ids
         self._items = RecordItems(dynamo, counters, clock, make_ids)
 
     async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
-        if kind in TABLE_OF:
-            async for found in self._records.scan(TABLE_OF[kind]):
-                yield found
-            return
         await self._connect()
         async for page in self._items.read(kind):
             yield page
 
     async def put(self, records: Sequence[Record]) -> None:
         await self._connect()
-        if records and type(records[0]) in TABLE_OF:
-            await self._records.load(TABLE_OF[type(records[0])], records)
-        elif records:
+        if records:
             await self._items.write(records)
 
     # Entries

@@ -15,8 +15,6 @@ from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import Row, command_connection, writing
 from parley.store.sqlite.parts import begin_anew, renew_changes
 from parley.store.sqlite.record_tables import TABLES
-from parley.store.sqlite.records import scan, write
-from parley.store.tables import TABLE_OF
 from parley.wire.codec import decode_entry
 
 ROWS_PER_PAGE = 1_000
@@ -28,10 +26,6 @@ class SqliteTransfer:
         self._folder = folder
 
     async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
-        if kind in TABLE_OF:
-            async for found in scan(self._folder, TABLE_OF[kind]):
-                yield found
-            return
         table, names, after = TABLES[kind], column_names(kind), cast("Row | None", None)
         keys = len(table.key)
         while True:
@@ -47,9 +41,6 @@ class SqliteTransfer:
         if not records:
             return
         kind = type(records[0])
-        if kind in TABLE_OF:
-            write(self._folder, TABLE_OF[kind], records)
-            return
         table = TABLES[kind]
         with command_connection(self._folder, read_only=False) as connection, writing(connection):
             connection.executemany(table.insert(kind), [table.values(record) for record in records])
