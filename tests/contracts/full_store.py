@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.clock import MS_PER_DAY, iso
-from parley.core.deliveries import DeadLetter, DeliveryEvent, LaneClaim, Selection, Webhook
+from parley.core.deliveries import DeadLetter, DeliveryEvent, QueueClaim, Selection, Webhook
 from parley.core.marks import AmendmentNote
 from parley.core.push_devices import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.model import (
@@ -190,8 +190,8 @@ class FullStore:
             webhook_id="webhook_1", url="https://example.org", events=("a", "b"), secret="s", created_ms=5
         )
         await store.deliveries.webhooks.add(hook)
-        await store.deliveries.lanes.extend(self.group, [hook.webhook_id], 1, 2)
-        await store.deliveries.lanes.extend(self.direct, [bob], 1, 3, LaneClaim("token", 10**15))
+        await store.deliveries.queues.extend(self.group, [hook.webhook_id], 1, 2)
+        await store.deliveries.queues.extend(self.direct, [bob], 1, 3, QueueClaim("token", 10**15))
         for number, dlq_id in enumerate(("dlq_1", "dlq_2"), 1):
             letter = DeadLetter(
                 dlq_id=dlq_id,

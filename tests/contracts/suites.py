@@ -112,10 +112,10 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_an_invitation_is_accepted_or_withdrawn",
         "test_nobody_is_invited_after_the_block",
     ),
-    "test_lanes": (
-        "test_news_of_a_lane_only_raises_its_target",
-        "test_lanes_come_when_they_are_due",
-        "test_one_worker_gets_a_lane",
+    "test_delivery_queues": (
+        "test_news_of_a_queue_only_raises_its_target",
+        "test_queues_come_when_they_are_due",
+        "test_one_worker_gets_a_queue",
     ),
     "test_listing": (
         "test_users_are_listed_by_name",

@@ -199,14 +199,14 @@ async def test_trimming_waits_for_consumers(engine: Engine, tmp_path: Path) -> N
     """What a recipient is still owed stays in the engine, although it is archived."""
     async with engine.opened() as store:
         _, _, chat, rows = await written(store)
-        (lane,) = await store.deliveries.lanes.extend(chat, ["webhook_1"], 5, 6)
+        (queue,) = await store.deliveries.queues.extend(chat, ["webhook_1"], 5, 6)
         cold = ColdWorld(store, tmp_path)
         await cold.run()
         mark = await cold.mark(chat)
         assert (mark.archived_through, mark.trimmed_through) == (len(rows) - 1, 4)
         assert (await cold.verify()).faults == []
         assert await synced(cold.log, chat) == rows
-        await store.deliveries.lanes.finish(lane)
+        await store.deliveries.queues.finish(queue)
         await cold.run()
         assert (await cold.mark(chat)).trimmed_through == len(rows) - 1
 

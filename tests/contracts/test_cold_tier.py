@@ -239,17 +239,17 @@ async def test_a_check_finds_nothing_wrong_with_a_trimmed_log(engine: Engine) ->
         assert (await position_of(store, ben, chat)).head == ENTRIES
 
 
-async def test_a_lane_holds_its_chat(engine: Engine) -> None:
-    """What a recipient is still owed is needed; a finished lane needs nothing."""
+async def test_a_queue_holds_its_chat(engine: Engine) -> None:
+    """What a recipient is still owed is needed; a finished queue needs nothing."""
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         await said(store, chat, ann, "1", "2", "3")
         assert await tier_of(store).needed_from(chat) == EVERYTHING
-        (lane,) = await store.deliveries.lanes.extend(chat, ["webhook_1"], 2, 3)
-        await store.deliveries.lanes.extend("chat_other", ["webhook_1"], 1, 3)
+        (queue,) = await store.deliveries.queues.extend(chat, ["webhook_1"], 2, 3)
+        await store.deliveries.queues.extend("chat_other", ["webhook_1"], 1, 3)
         assert await tier_of(store).needed_from(chat) == 2
-        assert await store.deliveries.lanes.finish(replace(lane, target=3))
+        assert await store.deliveries.queues.finish(replace(queue, target=3))
         assert await tier_of(store).needed_from(chat) == EVERYTHING
 
 

@@ -1,6 +1,6 @@
 """`Log.append` answers as `decide_append` says, for every combination of facts that can be set up.
 
-The cases of one lane share a few chats, which are prepared once: what earlier drafts have stored, who has
+The cases of one queue share a few chats, which are prepared once: what earlier drafts have stored, who has
 left, who is blocked, and what became of the counter. Only a change of members has a chat of its own.
 """
 

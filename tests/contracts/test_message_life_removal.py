@@ -8,7 +8,7 @@ import pytest
 
 from parley.archive.manifest import SegmentEntry
 from parley.archive.reader import BLOCK_UNUSED_SECONDS_MAX, BlockCache
-from parley.core.deliveries import DeadLetter, LaneClaim
+from parley.core.deliveries import DeadLetter, QueueClaim
 from parley.core.push_devices import Provider, PushOutcome, RingOutcome
 from parley.model import Kind
 from parley.store.sqlite.database import Database
@@ -149,12 +149,12 @@ def in_memory(node: ColdWorld) -> bytes:
 
 
 async def test_what_is_still_to_be_delivered_has_no_body(sqlite: SqliteEngine, tmp_path: Path) -> None:
-    """A lane, a dead letter, a ring and a hash know of the message; none of them holds its text."""
+    """A queue, a dead letter, a ring and a hash know of the message; none of them holds its text."""
     async with sqlite.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_group(store, ann, ben)
         target = await stored(store, message(chat, ann, "SECRET"))
-        await store.deliveries.lanes.extend(chat, ["webhook_1", ben], 1, 1, LaneClaim("token", 10**15))
+        await store.deliveries.queues.extend(chat, ["webhook_1", ben], 1, 1, QueueClaim("token", 10**15))
         await store.deliveries.dead_letters.add(letter(chat, target.message_id, ann))
         ring = PushOutcome(
             chat_id=chat,

@@ -34,8 +34,8 @@ pytestmark = pytest.mark.timeout(180)
 def opened_sqlite() -> OldStore:
     """Opening the file frees what a crash left claimed."""
     old = what_it_held("sqlite-16")
-    for lane in old.records["Lane"]:
-        lane["due_ms"] = 0
+    for queue in old.records["DeliveryQueue"]:
+        queue["due_ms"] = 0
     return old
 
 

@@ -122,7 +122,7 @@ async def test_entries_that_share_an_item_across_the_border(engine: Engine, tmp_
     """What the engine still holds below its mark, because later entries share its item, is erased, too."""
     async with engine.opened() as store:
         ann, _, chat = await two_people(store)
-        await store.deliveries.lanes.extend(chat, ["webhook_1"], 6, 7)
+        await store.deliveries.queues.extend(chat, ["webhook_1"], 6, 7)
         cold = ColdWorld(store, tmp_path)
         await cold.run()
         assert (await cold.mark(chat)).trimmed_through == 5

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count
 
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.connection import Address, CassandraConnection, Row
 from parley.store.cassandra.json_rows import JsonRows
 from parley.store.cassandra.log_rows import VOID
-from parley.store.cassandra.schema import LANES, LOG, UNPUBLISHED
+from parley.store.cassandra.schema import LOG, QUEUES, UNPUBLISHED
 from parley.wire.codec import decode_entry
 from tests.harness.events import Stored, StoredVoid
-from tests.harness.tables import StoreTables, told_lanes
+from tests.harness.tables import StoreTables, told_queues
 
 READ_BUCKET = (
     f"SELECT sequence, kind, wire, epoch FROM {LOG} WHERE chat_id = ? AND bucket = ? AND sequence > 0"
@@ -78,9 +78,9 @@ class CassandraTables(StoreTables):
             {row["chat_id"] for row in rows if fences[row["chat_id"]].get("listing") == row["listing"]}
         )
 
-    async def lanes(self) -> list[str]:
-        records = JsonRows(self._cassandra, LANES, ("shard_no", "recipient", "chat_id"), Lane)
-        return told_lanes([lane async for lanes in records.pages() for lane in lanes])
+    async def queues(self) -> list[str]:
+        records = JsonRows(self._cassandra, QUEUES, ("shard_no", "recipient", "chat_id"), DeliveryQueue)
+        return told_queues([queue async for queues in records.pages() for queue in queues])
 
 
 def _event(chat_id: str, row: Row) -> Stored | StoredVoid:

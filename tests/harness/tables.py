@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, cast
 
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from parley.store.dynamodb.bundles import all_unbundled
+from parley.store.dynamodb.delivery_queues import queue_in
 from parley.store.dynamodb.driver import Dynamo, Item, credentials_from
 from parley.store.dynamodb.entries import VOID
-from parley.store.dynamodb.lanes import lane_in
-from parley.store.dynamodb.schema import CHATS, COUNTERS, LANES, MESSAGES
+from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES, QUEUES
 from tests.harness.events import Stored, StoredVoid, StoreRead
 from tests.harness.history import History
 
@@ -71,15 +71,15 @@ class StoreTables(ABC):
         """The chats that the outbox lists."""
 
     @abstractmethod
-    async def lanes(self) -> list[str]:
+    async def queues(self) -> list[str]:
         """Who is not up to date with which chat, and how far."""
 
 
-def told_lanes(lanes: Iterable[Lane]) -> list[str]:
+def told_queues(queues: Iterable[DeliveryQueue]) -> list[str]:
     return sorted(
-        f"{lane.recipient} has {lane.chat_id} to {lane.next_sequence - 1},"
-        f" not to {lane.target}; {lane.claim or 'nobody'} runs it"
-        for lane in lanes
+        f"{queue.recipient} has {queue.chat_id} to {queue.next_sequence - 1},"
+        f" not to {queue.target}; {queue.claim or 'nobody'} runs it"
+        for queue in queues
     )
 
 
@@ -112,8 +112,8 @@ class DynamoTables(StoreTables):
             found += await self._scan(table, "attribute_exists(unpublished)")
         return sorted(str(item["chat_id"]) for item in found)
 
-    async def lanes(self) -> list[str]:
-        return told_lanes(map(lane_in, await self._scan(LANES, "attribute_exists(target)")))
+    async def queues(self) -> list[str]:
+        return told_queues(map(queue_in, await self._scan(QUEUES, "attribute_exists(target)")))
 
     async def _scan(self, table: str, condition: str) -> list[Item]:
         found: list[Item] = []

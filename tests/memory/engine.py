@@ -13,7 +13,7 @@ from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
-from tests.memory.delivery import MemoryLanes
+from tests.memory.delivery import MemoryDeliveryQueues
 from tests.memory.entry_changes import MemoryEntries
 from tests.memory.log import Hold, MemoryLog, hold_nothing
 from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
@@ -67,7 +67,7 @@ class MemoryStore:
         self.cursors = MemoryCursors(tables)
         self.overviews = MemoryOverviews(tables)
         self.outbox = MemoryOutbox(tables)
-        self.lanes = MemoryLanes(tables)
+        self.queues = MemoryDeliveryQueues(tables)
         self.entries = MemoryEntries(tables)
         self.listing = MemoryListing(tables)
         self.inspection = MemoryInspection(tables)
@@ -92,10 +92,10 @@ class MemoryStore:
         yield Finding("ok", "store", "in memory")
 
     async def open(self) -> None:
-        """Seals every open number and frees every lane: no other process is at work."""
+        """Seals every open number and frees every queue: no other process is at work."""
         await check_copied(self.records)
         self.log.seal_before(FOREVER_MS)
-        self.lanes.free()
+        self.queues.free()
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         return []

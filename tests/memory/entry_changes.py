@@ -29,9 +29,9 @@ class MemoryEntries:
         return True
 
     async def needed_from(self, chat_id: str) -> int:
-        lanes = [lane.next_sequence for (at, _), lane in self._tables.lanes.items() if at == chat_id]
+        queues = [queue.next_sequence for (at, _), queue in self._tables.queues.items() if at == chat_id]
         published = self._tables.published.get(chat_id)
-        return min([*lanes, EVERYTHING if published is None else published + 1])
+        return min([*queues, EVERYTHING if published is None else published + 1])
 
     async def trim(self, chat_id: str, through: int) -> None:
         chat = self._tables.chats[chat_id]

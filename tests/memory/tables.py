@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from parley.core.permissions import NO_USER, JoinFacts
 from parley.model import (
     AccountState,
@@ -117,7 +117,7 @@ class Tables:
     """How far each device is, by person, device and chat."""
     published: dict[str, int] = field(default_factory=dict)
     """How far each chat is on the bus."""
-    lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
+    queues: dict[tuple[str, str], DeliveryQueue] = field(default_factory=dict)
     """By chat and recipient."""
     records: dict[str, dict[tuple[str, str], tuple[bytes, int]]] = field(default_factory=dict)
     """By table and key: the JSON of each record, and its number that only rises."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from parley import ids
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from parley.model import (
     StoredEntry,
 )
@@ -125,7 +125,7 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptMember: _members,
     KeptState: _states,
     KeptCursor: _cursors,
-    Lane: lambda tables: tables.lanes.values(),
+    DeliveryQueue: lambda tables: tables.queues.values(),
 }
 
 
@@ -153,5 +153,5 @@ def put(tables: Tables, record: Record) -> None:
                 tables.chats[chat_id].unasked.add(user_id)
         case KeptCursor():
             tables.devices[record.user_id, record.device_id, record.chat_id] = record.last_acked_sequence
-        case Lane():
-            tables.lanes[record.chat_id, record.recipient] = record
+        case DeliveryQueue():
+            tables.queues[record.chat_id, record.recipient] = record

@@ -47,7 +47,7 @@ ANSWER_SECONDS = 1.0
 """How long a ring takes, so that faults find some under way."""
 LOOK_SECONDS = 0.2
 SETTLED_SECONDS_MAX = 90.0
-"""The claim of a dead worker (30 s), a look at lanes that nobody runs (10 s), and what came meanwhile."""
+"""The claim of a dead worker (30 s), a look at queues that nobody runs (10 s), and what came meanwhile."""
 POISON = "poison"
 """Two processes died over it: the faults of a run may hit the same message twice."""
 
@@ -144,7 +144,7 @@ class ReceivingEnd(Receiver):
 
             async def is_settled() -> bool:
                 await asyncio.sleep(LOOK_SECONDS)
-                return await self._has_all(logs) and not await tables.lanes()
+                return await self._has_all(logs) and not await tables.queues()
 
             arrived = -1
             while arrived < self._arrived:  # a busy machine is slow, but it goes on
@@ -152,7 +152,7 @@ class ReceivingEnd(Receiver):
                 with contextlib.suppress(TimeoutError):
                     await eventually(is_settled, SETTLED_SECONDS_MAX)
                     break
-            left = [f"a lane is left: {lane}" for lane in await tables.lanes()]
+            left = [f"a queue is left: {queue}" for queue in await tables.queues()]
         dead = await self._dead_letters()
         poison = {message_id for message_id, error in dead.items() if error.startswith(POISON)}
         found = check_deliveries(logs, self.deliveries, self.rings, poison)

@@ -28,7 +28,10 @@ def test_a_class_name_means_one_thing() -> None:
 
 def test_a_name_with_two_meanings_is_caught() -> None:
     """Two classes of one name are told, each with its place; other names are not."""
-    one, two = Source("src/a.py", "class Lane: ...\n"), Source("src/b.py", "x = 1\nclass Lane: ...\n")
+    one, two = (
+        Source("src/a.py", "class DeliveryQueue: ...\n"),
+        Source("src/b.py", "x = 1\nclass DeliveryQueue: ...\n"),
+    )
     other = Source("src/c.py", "class Queue: ...\n")
     assert len(repeated([one, two, other])) == 2
     assert not repeated([one, other])

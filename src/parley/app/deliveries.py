@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from parley.clock import MS_PER_HOUR, Clock
 from parley.config import Config
 from parley.core.client_address import parse_networks
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from parley.core.jobs import Job
 from parley.core.retry import RetryPolicy
 from parley.delivery.admin import Audited, DeliveryAdmin
@@ -101,7 +101,7 @@ class Deliveries:
 
     @property
     def jobs(self) -> list[Job]:
-        """Lanes are claimed one by one, so every node works on them; one node replays and counts."""
+        """Queues are claimed one by one, so every node works on them; one node replays and counts."""
         deliver = Job(
             name="deliveries",
             does="delivers events to webhooks",
@@ -120,12 +120,12 @@ class Deliveries:
         )
         return [deliver, replay]
 
-    async def nudge(self, lane: Lane) -> None:
-        """A lane was opened beside the feed, for any worker of the cluster."""
+    async def nudge(self, queue: DeliveryQueue) -> None:
+        """A queue was opened beside the feed, for any worker of the cluster."""
         if self._topics is None:
-            self._worker.opened(lane)
+            self._worker.opened(queue)
         else:
-            await self._topics.tell_retry(lane)
+            await self._topics.tell_retry(queue)
 
     async def close(self) -> None:
         await self._channel.close()

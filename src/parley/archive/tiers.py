@@ -36,11 +36,11 @@ from parley.store.ports import (
     Allocator,
     Batching,
     Cursors,
+    DeliveryQueues,
     Directory,
     Engine,
     Entries,
     Feed,
-    Lanes,
     Log,
     MemberStates,
     Outbox,
@@ -297,8 +297,8 @@ class TieredEngine:
         return self._engine.allocator
 
     @property
-    def lanes(self) -> Lanes:
-        return self._engine.lanes
+    def queues(self) -> DeliveryQueues:
+        return self._engine.queues
 
     @property
     def transfer(self) -> Transfer:

@@ -35,7 +35,7 @@ RETRY_SECONDS_MIN = 0.05
 RETRY_SECONDS_MAX = 1.0
 CALL_BYTES_MAX = 512 * KIB
 POSITION_BYTES_BESIDE_WIRE = 256
-LANE_BYTES_MAX = 8 * MIB
+NODE_QUEUE_BYTES_MAX = 8 * MIB
 """What may wait for one node. Beyond it the router takes no more events until the node confirms or is out."""
 REGISTRY_RETRY_SECONDS = 1.0
 MEMBERS_PER_PAGE = 500
@@ -64,7 +64,7 @@ class NodeBatch(Struct, eq=False):
     confirmed: Confirmed
 
 
-class RouteLane(Struct, eq=False):
+class NodeQueue(Struct, eq=False):
     """The batches that one node has not confirmed, in order. One call is under way at a time."""
 
     node_id: str
@@ -110,7 +110,7 @@ class Router:
         self._gateways = gateways
         self._deliver = deliver
         self._metrics = metrics
-        self._lanes: dict[str, RouteLane] = {}
+        self._queues: dict[str, NodeQueue] = {}
         self._senders: dict[str, asyncio.Task[None]] = {}
         self._registry_back: Confirmed | None = None
         self._waiting_for_registry: asyncio.Task[None] | None = None
@@ -163,46 +163,46 @@ class Router:
             if self._deliver is not None:
                 self._deliver(news)
             return None
-        lane = self._lanes.get(node_id)
-        if lane is None:
-            lane = self._lanes[node_id] = RouteLane(node_id, deque())
-        while lane.size >= LANE_BYTES_MAX:
-            lane.room = asyncio.Event()
-            await lane.room.wait()
+        queue = self._queues.get(node_id)
+        if queue is None:
+            queue = self._queues[node_id] = NodeQueue(node_id, deque())
+        while queue.size >= NODE_QUEUE_BYTES_MAX:
+            queue.room = asyncio.Event()
+            await queue.room.wait()
         loop = asyncio.get_running_loop()
         batches = [
             NodeBatch(some, frozenset(tenures), size_of(some), loop.time(), loop.create_future())
             for some in _cut(news)
         ]
         for batch in batches:
-            lane.add(batch)
+            queue.add(batch)
         sender = self._senders.get(node_id)
         if sender is None or sender.done():
-            self._senders[node_id] = loop.create_task(self._work(lane))
+            self._senders[node_id] = loop.create_task(self._work(queue))
         return _all_of([batch.confirmed for batch in batches])
 
     # One node
 
-    async def _work(self, lane: RouteLane) -> None:
+    async def _work(self, queue: NodeQueue) -> None:
         """Until nothing waits for the node."""
         time = asyncio.get_running_loop().time
         failures = 0
-        while lane.batches:
-            count = _fitting(lane.batches)
-            news = [item for batch in list(lane.batches)[:count] for item in batch.news]
+        while queue.batches:
+            count = _fitting(queue.batches)
+            news = [item for batch in list(queue.batches)[:count] for item in batch.news]
             try:
-                await self._peers.tell_news(lane.node_id, news)
+                await self._peers.tell_news(queue.node_id, news)
             except NodeError as error:
-                lane.failing_since = lane.failing_since or time()
-                if time() - lane.failing_since >= UNCONFIRMED_SECONDS_MAX:
-                    await self._give_up(lane, str(error))
+                queue.failing_since = queue.failing_since or time()
+                if time() - queue.failing_since >= UNCONFIRMED_SECONDS_MAX:
+                    await self._give_up(queue, str(error))
                     continue
                 self._metrics.route_failures.labels("retried").inc()
                 await asyncio.sleep(backoff(failures, RETRY_SECONDS_MIN, RETRY_SECONDS_MAX))
                 failures += 1
             else:
-                self._confirm(lane.take(count))
-                lane.failing_since, failures = None, 0
+                self._confirm(queue.take(count))
+                queue.failing_since, failures = None, 0
 
     def _confirm(self, batches: list[NodeBatch]) -> None:
         now = asyncio.get_running_loop().time()
@@ -212,12 +212,12 @@ class Router:
             self._metrics.route_confirm_seconds.observe(now - batch.since)
             _finish(batch.confirmed)
 
-    async def _give_up(self, lane: RouteLane, why: str) -> None:
+    async def _give_up(self, queue: NodeQueue, why: str) -> None:
         """End the tenures of a node that does not confirm: it finds out, and reads the heads."""
-        batches = lane.take(len(lane.batches))
-        lane.failing_since = None
+        batches = queue.take(len(queue.batches))
+        queue.failing_since = None
         self._metrics.route_failures.labels("given_up").inc(len(batches))
-        log.warning("a node does not confirm", node=lane.node_id, batches=len(batches), why=why)
+        log.warning("a node does not confirm", node=queue.node_id, batches=len(batches), why=why)
         ended = True
         for tenure in sorted({tenure for batch in batches for tenure in batch.tenures}):
             ended = await self._interests.end(tenure) and ended

@@ -1,4 +1,4 @@
-"""What is kept of deliveries to others: lanes, dead letters, webhooks. Pure."""
+"""What is kept of deliveries to others: queues, dead letters, webhooks. Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class DeliveryEvent(Struct, frozen=True):
     actor: str = ""
 
 
-class Lane(Struct, frozen=True, kw_only=True):
+class DeliveryQueue(Struct, frozen=True, kw_only=True):
     """What is still to be delivered from one chat to one recipient: positions `next_sequence` to `target`.
 
     The rest is about the message in front: its retries, its crashes, its attempts, and when it is due.
-    `claim`: the token of the worker that runs it. Such a lane is due again when the claim runs out.
+    `claim`: the token of the worker that runs it. Such a queue is due again when the claim runs out.
     """
 
     chat_id: str
@@ -43,8 +43,8 @@ class Lane(Struct, frozen=True, kw_only=True):
     claim: str = ""
 
 
-class LaneClaim(Struct, frozen=True):
-    """The right of one worker to run a lane, until then. Every claim has a token of its own."""
+class QueueClaim(Struct, frozen=True):
+    """The right of one worker to run a queue, until then. Every claim has a token of its own."""
 
     token: str
     until_ms: int

@@ -31,7 +31,7 @@ def strategy_of(member_count: int, chosen: Fanout | None, sizes: FanoutSizes) ->
 
 
 def may_ring(settings: MemberSettings, *, is_mentioned: bool, is_muted: bool) -> bool:
-    """Whether a member of a `hybrid` chat needs a lane: those who want no ring cost nothing."""
+    """Whether a member of a `hybrid` chat needs a queue: those who want no ring cost nothing."""
     if is_muted or settings.notify is Notify.NONE:
         return False
     return is_mentioned or settings.notify is Notify.ALL

@@ -1,1 +1,1 @@
-"""Deliveries to others: lanes, retries, dead letters and their replay; webhooks. See docs/delivery.md."""
+"""Deliveries to others: queues, retries, dead letters and their replay; webhooks. See docs/delivery.md."""

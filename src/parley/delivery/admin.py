@@ -15,7 +15,7 @@ from parley import ids
 from parley.audit import OperatorCall
 from parley.clock import Clock, iso
 from parley.core.client_address import Network
-from parley.core.deliveries import DeadLetter, DeliveryEvent, Lane, LetterStatus, Selection, Webhook
+from parley.core.deliveries import DeadLetter, DeliveryEvent, DeliveryQueue, LetterStatus, Selection, Webhook
 from parley.core.recipient_health import RecipientHealth
 from parley.core.retry import DeliveryFailure
 from parley.core.safe_addresses import url_problem
@@ -35,7 +35,7 @@ from parley.wire.codec import decode_entry
 SECRET_BYTES = 32
 SECRET_PREFIX = "whs_"
 WEBHOOKS_MAX = 100
-LANES_COUNTED_MAX = 1_000
+QUEUES_COUNTED_MAX = 1_000
 """Chats of a webhook whose waiting events are counted: more are not looked for."""
 EVER = 2**62
 READ = "dlq.read"
@@ -214,9 +214,9 @@ class DeliveryAdmin:
     async def webhooks(self) -> list[Webhook]:
         return await self._store.webhooks.all()
 
-    async def waiting(self, webhook_id: str) -> list[Lane]:
+    async def waiting(self, webhook_id: str) -> list[DeliveryQueue]:
         """What the webhook is owed, by chat: of so many chats at most."""
-        return await self._store.lanes.due(webhook_id, EVER, LANES_COUNTED_MAX)
+        return await self._store.queues.due(webhook_id, EVER, QUEUES_COUNTED_MAX)
 
     async def failing_webhooks(self) -> dict[str, RecipientHealth]:
         """Those that do not answer, by id."""
@@ -289,7 +289,7 @@ class DeliveryAdmin:
         async with self._audited(call, "webhook.remove", webhook_id):
             if not await store.webhooks.remove(webhook_id):
                 raise Refused(NO_SUCH_WEBHOOK)
-            await store.lanes.forget(webhook_id)
+            await store.queues.forget(webhook_id)
             await self._failing.remove(webhook_id)
 
 
@@ -306,15 +306,15 @@ def _chosen(selection: Selection | Chosen) -> Chosen:
 
 
 def webhook_info(
-    hook: Webhook, health: RecipientHealth | None, lanes: Sequence[Lane] = (), arrived_ms: int = 0
+    hook: Webhook, health: RecipientHealth | None, queues: Sequence[DeliveryQueue] = (), arrived_ms: int = 0
 ) -> bodies.WebhookInfo:
     """As operators see it. `health`: None if it answers. `arrived_ms`: when something last arrived."""
     info = bodies.WebhookInfo(
         hook.webhook_id, hook.url, list(hook.events), hook.chat_id or None, iso(hook.created_ms)
     )
     info.paused = hook.is_paused
-    info.waiting = sum(lane.target - lane.next_sequence + 1 for lane in lanes)
-    info.waiting_chats = len(lanes)
+    info.waiting = sum(queue.target - queue.next_sequence + 1 for queue in queues)
+    info.waiting_chats = len(queues)
     info.last_success_at = iso(arrived_ms) if arrived_ms else None
     if health is not None:
         info.state = "paused" if health.is_paused else "failing"

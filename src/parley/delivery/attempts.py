@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from parley import ids
 from parley.clock import Clock, from_iso, iso
-from parley.core.deliveries import DeadLetter, DeliveryEvent, Lane, with_events
+from parley.core.deliveries import DeadLetter, DeliveryEvent, DeliveryQueue, with_events
 from parley.core.recipient_health import RecipientHealth
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_crash, after_failure, is_too_old
 from parley.delivery.ports import Delivery, Recipient, Source
@@ -23,7 +23,7 @@ from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
 COLLAPSED_LOOKED_AT_MAX = 200
-"""How far back a lane that collapses looks for an entry that its recipient wants."""
+"""How far back a queue that collapses looks for an entry that its recipient wants."""
 DETAIL_CHARS_MAX = 4_000
 BEGAN, FAILED, DEAD_LETTERED, HELD_BACK = "began", "failed", "dead_lettered", "held_back"
 """What is noted of an attempt. `began` is noted only where a process died before: after another death it
@@ -152,14 +152,14 @@ def poison(history: tuple[DeliveryEvent, ...], deaths_max: int = 1) -> DeliveryF
     )
 
 
-def failing_since(lane: Lane, wire: bytes, health: RecipientHealth | None, now_ms: int) -> int:
-    """Since when the front of a lane cannot be delivered: not before it was there.
+def failing_since(queue: DeliveryQueue, wire: bytes, health: RecipientHealth | None, now_ms: int) -> int:
+    """Since when the front of a queue cannot be delivered: not before it was there.
 
     It counts from its first attempt, or from when those before it or its recipient began to fail. What is in
     no log is as new as its last reading, so only its own attempts count.
     """
-    times = [event.at_ms for event in without_begun(lane.attempts)[:1]]
-    if not lane.chat_id.startswith(ids.CHAT):
+    times = [event.at_ms for event in without_begun(queue.attempts)[:1]]
+    if not queue.chat_id.startswith(ids.CHAT):
         return min([*times, now_ms])
     if health is not None:
         times.append(health.failing_since_ms)
@@ -167,24 +167,24 @@ def failing_since(lane: Lane, wire: bytes, health: RecipientHealth | None, now_m
 
 
 def make_dead_letter(
-    lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int, source_topic: str
+    queue: DeliveryQueue, wire: bytes, failure: DeliveryFailure, now_ms: int, source_topic: str
 ) -> DeadLetter:
-    """Of the message at the front of a lane. The last of the lane's attempts is the one that failed now."""
-    sequence, attempts = lane.next_sequence, lane.attempts
+    """Of the message at the front of a queue. The last of the queue's attempts is the one that failed now."""
+    sequence, attempts = queue.next_sequence, queue.attempts
     made = [event for event in attempts if event.action != HELD_BACK] or attempts
     message_id, sender_id, created_ms = _facts(wire)
-    dead = DeliveryEvent(now_ms, DEAD_LETTERED, failure.fault.value, f"after {lane.retry_count} retries")
+    dead = DeliveryEvent(now_ms, DEAD_LETTERED, failure.fault.value, f"after {queue.retry_count} retries")
     return DeadLetter(
-        dlq_id=dead_letter_id(lane.recipient, lane.chat_id, sequence, wire),
-        chat_id=lane.chat_id,
+        dlq_id=dead_letter_id(queue.recipient, queue.chat_id, sequence, wire),
+        chat_id=queue.chat_id,
         sequence=sequence,
-        recipient=lane.recipient,
+        recipient=queue.recipient,
         message_id=message_id,
         sender_id=sender_id,
         created_ms=created_ms,
         error=failure.fault.value,
         detail=failure.detail,
-        retry_count=lane.retry_count,
+        retry_count=queue.retry_count,
         first_attempt_ms=made[0].at_ms,
         last_attempt_ms=made[-1].at_ms,
         dlq_ms=now_ms,
@@ -217,18 +217,20 @@ def content_of(wire: bytes) -> str:
         return ""
 
 
-async def newest_wanted(source: Source, recipient: Recipient, lane: Lane) -> tuple[int, bytes] | None:
-    """The newest entry of a lane that its recipient wants."""
-    after = max(lane.next_sequence - 1, lane.target - COLLAPSED_LOOKED_AT_MAX)
+async def newest_wanted(
+    source: Source, recipient: Recipient, queue: DeliveryQueue
+) -> tuple[int, bytes] | None:
+    """The newest entry of a queue that its recipient wants."""
+    after = max(queue.next_sequence - 1, queue.target - COLLAPSED_LOOKED_AT_MAX)
     found: dict[int, bytes] = {}
-    while after < lane.target:
-        wires, reached = await source.read(lane.chat_id, after, lane.target - after)
+    while after < queue.target:
+        wires, reached = await source.read(queue.chat_id, after, queue.target - after)
         if reached == after:
             break
         found, after = found | wires, reached
     for sequence, wire in sorted(found.items(), reverse=True):
         with contextlib.suppress(msgspec.DecodeError):
-            if sequence <= lane.target and await recipient.wants(decode_entry(wire)):
+            if sequence <= queue.target and await recipient.wants(decode_entry(wire)):
                 return sequence, wire
     return None
 

@@ -1,6 +1,6 @@
 """Events that are in no chat's log: receipts, and what happens to accounts.
 
-They use lanes like messages. A stream of them has a name in place of a chat, and positions of its own:
+They use queues like messages. A stream of them has a name in place of a chat, and positions of its own:
 
     receipt.read/chat_…/user_…    positions are those of the chat: one event says how far the person is
     user_…                        positions are times in milliseconds: one event says how the account is now
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.clock import Clock, from_iso, iso
-from parley.core.deliveries import Lane, LaneClaim
+from parley.core.deliveries import DeliveryQueue, QueueClaim
 from parley.delivery.ports import Source
 from parley.ephemeral.signals import ReceiptSignal
 from parley.errors import Refused, StoreError
@@ -133,11 +133,11 @@ def _wire(
     return msgspec.json.encode(entry)
 
 
-Nudge = Callable[[Lane], Awaitable[None]]
-"""Tell a worker that this lane is due."""
+Nudge = Callable[[DeliveryQueue], Awaitable[None]]
+"""Tell a worker that this queue is due."""
 
 
-async def nobody(_: Lane) -> None:
+async def nobody(_: DeliveryQueue) -> None:
     """The workers find it by themselves."""
 
 
@@ -147,7 +147,7 @@ class EventOutbox:
     def __init__(
         self, store: DeliveryRecords, clock: Clock, make_ids: ids.Ids, nudge: Nudge = nobody
     ) -> None:
-        self._lanes = store.lanes
+        self._queues = store.queues
         self._webhooks = store.webhooks
         self._clock = clock
         self._ids = make_ids
@@ -185,8 +185,8 @@ class EventOutbox:
             for stream_id, position in waiting.items() if receivers else ():
                 kind, chat_id, _ = stream_id.split(SEPARATOR)
                 wanting = [name for event, chat, name in receivers if event == kind and chat in ("", chat_id)]
-                for lane in await self._lanes.extend(stream_id, wanting, position, position):
-                    await self._nudge(lane)
+                for queue in await self._queues.extend(stream_id, wanting, position, position):
+                    await self._nudge(queue)
         except StoreError as error:
             log.warning("receipts are not told to webhooks", count=len(waiting), error=str(error))
 
@@ -235,18 +235,18 @@ class EventOutbox:
             yield
             return
         recipients = [hook.webhook_id for hook in hooks]
-        hold = LaneClaim(self._ids.next(ids.EVENT, self._clock()), self._clock() + HOLD_MS)
-        held = await self._lanes.extend(user_id, recipients, at_ms, at_ms, hold)
+        hold = QueueClaim(self._ids.next(ids.EVENT, self._clock()), self._clock() + HOLD_MS)
+        held = await self._queues.extend(user_id, recipients, at_ms, at_ms, hold)
         try:
             yield
         except Refused:
-            for lane in held:
-                await self._lanes.finish(lane)
+            for queue in held:
+                await self._queues.finish(queue)
             raise
         last_ms = max(at_ms, then_ms())
-        new = await self._lanes.extend(user_id, recipients, last_ms, last_ms)
-        for lane in held:
-            freed = await self._lanes.advance(replace(lane, claim="", due_ms=0), hold.token)
+        new = await self._queues.extend(user_id, recipients, last_ms, last_ms)
+        for queue in held:
+            freed = await self._queues.advance(replace(queue, claim="", due_ms=0), hold.token)
             new += [freed] if freed is not None else []
-        for lane in new:
-            await self._nudge(lane)
+        for queue in new:
+            await self._nudge(queue)

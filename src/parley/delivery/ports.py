@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from parley import ids
-from parley.core.deliveries import DeadLetter, Lane
+from parley.core.deliveries import DeadLetter, DeliveryQueue
 from parley.core.retry import DeliveryFailure
 from parley.model import Persisted
 from parley.wire.frames import Entry
@@ -66,7 +66,7 @@ class Channel(Protocol):
 
 
 class Source(Protocol):
-    """What lanes are positions in: the logs of chats, and streams of other events."""
+    """What queues are positions in: the logs of chats, and streams of other events."""
 
     async def read(self, stream_id: str, after: int, limit: int) -> tuple[dict[int, bytes], int]:
         """Entries after a position, as clients get them, by sequence; and how far this read came.
@@ -77,14 +77,14 @@ class Source(Protocol):
 
 
 Wake = Callable[[str, str], Awaitable[None]]
-"""A lane, by chat and recipient, may be due now."""
+"""A queue, by chat and recipient, may be due now."""
 
 
 class DeliveryTopics(Protocol):
-    """What is told beyond this process. Lanes and dead letters are durable without it."""
+    """What is told beyond this process. Delivery queues and dead letters are durable without it."""
 
-    async def tell_retry(self, lane: Lane) -> None:
-        """Some worker of this kind is woken when the lane is due, unless the record is lost."""
+    async def tell_retry(self, queue: DeliveryQueue) -> None:
+        """Some worker of this kind is woken when the queue is due, unless the record is lost."""
         ...
 
     async def tell_dead(self, dead_letter: DeadLetter, content: str) -> None:
@@ -92,5 +92,5 @@ class DeliveryTopics(Protocol):
         ...
 
     async def consume(self, prefix: str, wake: Wake) -> None:
-        """Wake lanes of recipients with this prefix when they are due, until cancelled."""
+        """Wake queues of recipients with this prefix when they are due, until cancelled."""
         ...

@@ -70,7 +70,7 @@ class FailingRecipients:
         return gate_of(self._known.get(recipient), self._clock(), self._policy.give_up_ms)
 
     def paused(self) -> set[str]:
-        """Those whose lanes stay where they are."""
+        """Those whose queues stay where they are."""
         return {recipient for recipient in self._known if self.gate(recipient) is Gate.PAUSED}
 
     def next_probe_ms(self) -> int | None:
@@ -91,7 +91,7 @@ class FailingRecipients:
             return True
 
     async def end_probe(self, recipient: str) -> None:
-        """Nothing was sent: another lane may be tried at once."""
+        """Nothing was sent: another queue may be tried at once."""
         health = self._known.get(recipient)
         if health is not None:
             await self._change(

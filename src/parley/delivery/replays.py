@@ -21,7 +21,7 @@ from parley.records.deliveries import DeliveryRecords
 from parley.telemetry import Metrics
 
 REPLAYS_PER_SECOND_MAX = 200
-LANES_AT_ONCE_MAX = 8
+QUEUES_AT_ONCE_MAX = 8
 """Recipients and chats whose letters are replayed at the same time."""
 DEAD_LETTERS_PER_ROUND = 50
 """Of each recipient and chat."""
@@ -89,9 +89,9 @@ class Replays:
     async def replay_some(self) -> bool:
         """A few of every recipient and chat. Returns whether any was replayed."""
         queued = await self._dead_letters.queued(self._kind.prefix, DEAD_LETTERS_PER_ROUND)
-        lanes = groupby(queued, key=lambda dead_letter: (dead_letter.recipient, dead_letter.chat_id))
-        room, failing = asyncio.Semaphore(LANES_AT_ONCE_MAX), set[str]()
-        work = [self._replay_lane(list(dead_letters), room, failing) for _, dead_letters in lanes]
+        queues = groupby(queued, key=lambda dead_letter: (dead_letter.recipient, dead_letter.chat_id))
+        room, failing = asyncio.Semaphore(QUEUES_AT_ONCE_MAX), set[str]()
+        work = [self._replay_queue(list(dead_letters), room, failing) for _, dead_letters in queues]
         done = await asyncio.gather(*work, return_exceptions=True)
         for error in done:
             if isinstance(error, BaseException):
@@ -99,7 +99,7 @@ class Replays:
         self._is_first_round = False
         return any(done)
 
-    async def _replay_lane(
+    async def _replay_queue(
         self, dead_letters: Iterable[DeadLetter], room: asyncio.Semaphore, failing: set[str]
     ) -> bool:
         """In order: when one must wait, the others of its chat wait too.

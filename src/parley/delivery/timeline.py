@@ -15,7 +15,7 @@ from parley.model import StepName
 from parley.records.deliveries import DeliveryRecords
 
 LETTERS_PER_READ = 100
-LANES_LOOKED_AT_MAX = 1_000
+QUEUES_LOOKED_AT_MAX = 1_000
 FOREVER_MS = 1 << 62
 NAMES = {
     FAILED: StepName.RETRIED,
@@ -36,7 +36,7 @@ class DeliverySteps:
         self._kinds = kinds
 
     async def steps(self, message: ExplainedMessage, user_ids: Sequence[str]) -> list[Step]:
-        return [*await self._of_letters(message), *await self._of_lanes(message)]
+        return [*await self._of_letters(message), *await self._of_queues(message)]
 
     async def _of_letters(self, message: ExplainedMessage) -> list[Step]:
         """Letters sort by the times of their messages, so those of one message are next to each other."""
@@ -54,14 +54,14 @@ class DeliverySteps:
                 return found
             before = dead_letters[-1].dlq_id
 
-    async def _of_lanes(self, message: ExplainedMessage) -> list[Step]:
-        """What is still tried. The attempts of a lane are those of the message in front."""
+    async def _of_queues(self, message: ExplainedMessage) -> list[Step]:
+        """What is still tried. The attempts of a queue are those of the message in front."""
         return [
             step
             for kind in self._kinds
-            for lane in await self._store.lanes.due(kind.prefix, FOREVER_MS, LANES_LOOKED_AT_MAX)
-            if lane.chat_id == message.chat_id and lane.next_sequence == message.sequence
-            for step in _steps(lane.recipient, lane.attempts)
+            for queue in await self._store.queues.due(kind.prefix, FOREVER_MS, QUEUES_LOOKED_AT_MAX)
+            if queue.chat_id == message.chat_id and queue.next_sequence == message.sequence
+            for step in _steps(queue.recipient, queue.attempts)
         ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from parley.core.deliveries import DeadLetter, Lane
+from parley.core.deliveries import DeadLetter, DeliveryQueue
 from parley.core.marks import SEPARATOR, MessageMark
 from parley.core.push_devices import PersonPushDevices, PushDevice, PushOutcome, RungThrough
 from parley.migration.rows import StoreRows
@@ -128,7 +128,12 @@ class ListedPerson(Struct, frozen=True, kw_only=True):
     blocked_since: str | None = None
 
 
-EXPORTED_AS = {MessageMark: "KeptMark", PendingErasure: "KeptErasure", ListedPerson: "KeptRelation"}
+EXPORTED_AS = {
+    MessageMark: "KeptMark",
+    PendingErasure: "KeptErasure",
+    ListedPerson: "KeptRelation",
+    DeliveryQueue: "Lane",
+}
 """What lines of an export call records whose types have another name now."""
 
 
@@ -165,7 +170,7 @@ def _concerns(record: Record, user_id: str) -> bool:
             return record.user_id == user_id
         case MessageMark():
             return user_id in record.name.split(SEPARATOR)
-        case Lane():
+        case DeliveryQueue():
             return record.recipient == user_id
         case DeadLetter():
             return user_id in (record.recipient, record.sender_id)

@@ -133,7 +133,7 @@ class PushChannel:
         ]
 
     async def _candidates(self, chat_id: str, audience: ChatAudience, entries: Sequence[Entry]) -> list[str]:
-        """The members who may get a lane by the chat's strategy, whether they are away or not."""
+        """The members who may get a queue by the chat's strategy, whether they are away or not."""
         senders = {entry.sender_id for entry in entries}
         only_sender = next(iter(senders)) if len(senders) == 1 else ""
         people: Sequence[str] = audience.member_ids
@@ -198,7 +198,7 @@ class PushChannel:
         place = (entry.chat_id, entry.sequence, device.user_id, device.device_id)
         known = await self._push.outcomes.find(*place)
         if known is not None and known.outcome is RingOutcome.PUSHED:
-            return None  # it is told of twice, or the worker died before it noted the ring in the lane
+            return None  # it is told of twice, or the worker died before it noted the ring in the queue
         user = await self._accounts.user(device.user_id)
         silence = await self._silence(device, user, entry)
         if silence is not None:

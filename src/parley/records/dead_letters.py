@@ -176,8 +176,8 @@ class DeadLetters:
 
         async def look(shard: int) -> list[DeadLetter]:
             lines = [line async for line in self._queue(shard, prefix)]
-            lanes = groupby(lines, key=lambda line: (line.recipient, line.chat_id))
-            fronts = [line for _, lane in lanes for line in list(lane)[:limit]]
+            queues = groupby(lines, key=lambda line: (line.recipient, line.chat_id))
+            fronts = [line for _, queue in queues for line in list(queue)[:limit]]
             letters = {one.dlq_id: one for one in await self._get([line.dlq_id for line in fronts])}
             found = []
             for line in fronts:
@@ -238,11 +238,13 @@ class DeadLetters:
             filter(concerns, letters), key=lambda one: (one.recipient, one.chat_id, one.sequence)
         )
 
-        async def change_lane(lane: list[DeadLetter]) -> int:
-            return sum([await self._write(letter, change(letter)) for letter in lane])
+        async def change_queue(queue: list[DeadLetter]) -> int:
+            return sum([await self._write(letter, change(letter)) for letter in queue])
 
-        lanes = groupby(letters, key=lambda letter: (letter.recipient, letter.chat_id))
-        return sum(await map_concurrently(change_lane, [list(lane) for _, lane in lanes], WRITES_AT_ONCE_MAX))
+        queues = groupby(letters, key=lambda letter: (letter.recipient, letter.chat_id))
+        return sum(
+            await map_concurrently(change_queue, [list(queue) for _, queue in queues], WRITES_AT_ONCE_MAX)
+        )
 
     async def _write(self, before: DeadLetter, after: DeadLetter) -> bool:
         place = QUEUED_LETTERS.key(queue_line(before, 0))

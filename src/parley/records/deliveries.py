@@ -10,6 +10,6 @@ from parley.store.ports import Engine
 
 class DeliveryRecords:
     def __init__(self, engine: Engine, clock: Clock) -> None:
-        self.lanes = engine.lanes
+        self.queues = engine.queues
         self.dead_letters = DeadLetters(engine.records, clock)
         self.webhooks = Webhooks(engine.records)

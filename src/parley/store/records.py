@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from parley.model import (
     ChatMember,
     Notify,
@@ -83,7 +83,7 @@ RECORDS: tuple[type[Any], ...] = (
     KeptMember,
     KeptState,
     KeptCursor,
-    Lane,
+    DeliveryQueue,
     *(kind for kind in TABLE_OF if kind is not KeptPerson),
 )
 """In the order in which they are copied: nothing refers to what comes after it."""

@@ -40,7 +40,12 @@ UNUSED_ID = "11111111-1111-4111-8111-111111111111"
 FOLDER = Path(__file__).parent
 DERIVED = {InvitedPerson, AttachmentLine, PendingLetter, QueuedLetter, RungThrough, StoredHash}
 """Kinds that no copy had: what follows from others, and finds them."""
-RENAMED = {"KeptMark": "MessageMark", "KeptErasure": "PendingErasure", "KeptKey": "ServerKey"}
+RENAMED = {
+    "KeptMark": "MessageMark",
+    "KeptErasure": "PendingErasure",
+    "KeptKey": "ServerKey",
+    "Lane": "DeliveryQueue",
+}
 """What kinds are called now."""
 KIND_OF_BOOK = {
     "links": "Link",

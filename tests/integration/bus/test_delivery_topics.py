@@ -14,7 +14,7 @@ from parley.bus.kafka.client import options
 from parley.bus.kafka.delivery_topics import DLQ, RETRIES, KafkaDeliveryTopics
 from parley.clock import wall_clock
 from parley.config import KafkaConfig
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from parley.errors import StoreUnavailable
 from tests.contracts.buses import fresh_topics
 from tests.contracts.test_dead_letters import letter
@@ -24,8 +24,10 @@ from tests.waiting import deadline, eventually
 pytestmark = pytest.mark.timeout(120)
 
 
-def lane(chat_id: str, due_ms: int, recipient: str = "wh_1") -> Lane:
-    return Lane(chat_id=chat_id, recipient=recipient, next_sequence=7, target=9, due_ms=due_ms, retry_count=1)
+def queue(chat_id: str, due_ms: int, recipient: str = "wh_1") -> DeliveryQueue:
+    return DeliveryQueue(
+        chat_id=chat_id, recipient=recipient, next_sequence=7, target=9, due_ms=due_ms, retry_count=1
+    )
 
 
 @asynccontextmanager
@@ -38,13 +40,13 @@ async def topics_on(kafka: KafkaConfig) -> AsyncIterator[KafkaDeliveryTopics]:
 
 
 class Woken:
-    """A worker that notes which lanes it was woken for, and when."""
+    """A worker that notes which queues it was woken for, and when."""
 
     def __init__(self) -> None:
-        self.lanes: list[tuple[str, str, int]] = []
+        self.queues: list[tuple[str, str, int]] = []
 
     async def wake(self, chat_id: str, recipient: str) -> None:
-        self.lanes.append((chat_id, recipient, wall_clock()))
+        self.queues.append((chat_id, recipient, wall_clock()))
 
     @asynccontextmanager
     async def by(self, topics: KafkaDeliveryTopics, prefix: str = "wh_") -> AsyncIterator[None]:
@@ -61,12 +63,12 @@ async def test_a_retry_comes_when_it_is_due() -> None:
     kafka, woken = await fresh_topics(partitions=1), Woken()
     async with topics_on(kafka) as topics, woken.by(topics):
         now_ms = wall_clock()
-        await topics.tell_retry(lane("far", now_ms + 60_000))
-        await topics.tell_retry(lane("third", now_ms + 4_000))
-        await topics.tell_retry(lane("first", now_ms + 900))
-        await eventually(lambda: len(woken.lanes) >= 2, 30)
-        assert [chat_id for chat_id, _, _ in woken.lanes] == ["first", "third"]
-        for (_, recipient, at_ms), due_ms in zip(woken.lanes, (900, 4_000), strict=True):
+        await topics.tell_retry(queue("far", now_ms + 60_000))
+        await topics.tell_retry(queue("third", now_ms + 4_000))
+        await topics.tell_retry(queue("first", now_ms + 900))
+        await eventually(lambda: len(woken.queues) >= 2, 30)
+        assert [chat_id for chat_id, _, _ in woken.queues] == ["first", "third"]
+        for (_, recipient, at_ms), due_ms in zip(woken.queues, (900, 4_000), strict=True):
             assert recipient == "wh_1"
             assert now_ms + due_ms <= at_ms
     assert await records_on(kafka, RETRIES["30s"].name_in(kafka)) == []
@@ -96,28 +98,28 @@ async def test_a_record_never_waits_longer_than_its_topic() -> None:
                 "due_ms": 2**50,
             }
             await stranger.send_and_wait(topic, msgspec.json.encode(forged), key=b"a")
-        await topics.tell_retry(lane("real", wall_clock() + 500))
+        await topics.tell_retry(queue("real", wall_clock() + 500))
         async with woken.by(topics):
-            await eventually(lambda: [one[0] for one in woken.lanes] == ["forged", "real"], 30)
+            await eventually(lambda: [one[0] for one in woken.queues] == ["forged", "real"], 30)
 
 
 async def test_what_a_dead_member_did_not_commit_is_woken_again() -> None:
-    """A member leaves with a record that waits; the next one wakes that lane, and no other kind's."""
+    """A member leaves with a record that waits; the next one wakes that queue, and no other kind's."""
     kafka, first, second = await fresh_topics(partitions=1), Woken(), Woken()
     async with topics_on(kafka) as topics:
         async with first.by(topics):
-            await topics.tell_retry(lane("a", wall_clock()))
-            await eventually(lambda: len(first.lanes) == 1, 30)
-            await topics.tell_retry(lane("c", wall_clock(), "push_1"))
-            await topics.tell_retry(lane("b", wall_clock() + 5_000))
+            await topics.tell_retry(queue("a", wall_clock()))
+            await eventually(lambda: len(first.queues) == 1, 30)
+            await topics.tell_retry(queue("c", wall_clock(), "push_1"))
+            await topics.tell_retry(queue("b", wall_clock() + 5_000))
             await asyncio.sleep(1)
         async with second.by(topics):
-            await eventually(lambda: [one[0] for one in second.lanes] == ["b"], 30)
-    assert [one[0] for one in first.lanes] == ["a"]
+            await eventually(lambda: [one[0] for one in second.queues] == ["b"], 30)
+    assert [one[0] for one in first.queues] == ["a"]
 
 
 async def test_a_store_that_fails_does_not_stop_the_timers() -> None:
-    """The lane is found by the next look; the records behind it are read."""
+    """The queue is found by the next look; the records behind it are read."""
     kafka, woken = await fresh_topics(partitions=1), Woken()
 
     async def wake(chat_id: str, recipient: str) -> None:
@@ -128,9 +130,9 @@ async def test_a_store_that_fails_does_not_stop_the_timers() -> None:
     async with topics_on(kafka) as topics:
         task = asyncio.create_task(topics.consume("wh_", wake))
         try:
-            await topics.tell_retry(lane("a", 0))
-            await topics.tell_retry(lane("b", 0))
-            await eventually(lambda: [one[0] for one in woken.lanes] == ["b"], 30)
+            await topics.tell_retry(queue("a", 0))
+            await topics.tell_retry(queue("b", 0))
+            await eventually(lambda: [one[0] for one in woken.queues] == ["b"], 30)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -148,10 +150,10 @@ async def test_a_dead_letter_is_told_in_the_agreed_form() -> None:
 
 
 async def test_without_a_broker_deliveries_go_on() -> None:
-    """What cannot be told is logged: lanes and dead letters are in the store."""
+    """What cannot be told is logged: queues and dead letters are in the store."""
     nobody = KafkaConfig(brokers=["127.0.0.1:9"])
     async with topics_on(nobody) as topics, deadline(20):
-        await topics.tell_retry(lane("a", 0))
+        await topics.tell_retry(queue("a", 0))
         await topics.tell_dead(letter(1), "")
 
 

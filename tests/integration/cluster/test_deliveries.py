@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 ALLOW = {"PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "127.0.0.0/8"}
 SLOW_SECONDS_MAX = 90.0
-"""A claim of a dead worker, a look at due lanes, and a busy machine."""
+"""A claim of a dead worker, a look at due queues, and a busy machine."""
 
 AWAY_SECONDS = 20.0
 

@@ -386,7 +386,7 @@ async def test_archived_entries_are_copied(tmp_path: Path, mode: str) -> None:
             "UPDATE records SET record = json_set(record, '$.user.about', 'x') WHERE kind = 'people'",
             "KeptPerson",
         ),
-        ("DELETE FROM lanes WHERE chat_id IN (SELECT chat_id FROM lanes LIMIT 1)", "Lane"),
+        ("DELETE FROM lanes WHERE chat_id IN (SELECT chat_id FROM lanes LIMIT 1)", "DeliveryQueue"),
     ],
 )
 async def test_any_difference_is_named(tmp_path: Path, sql: str, says: str) -> None:

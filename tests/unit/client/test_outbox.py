@@ -216,7 +216,7 @@ def test_a_reconnect_ends_a_rest(sender: Sender) -> None:
 
 
 def test_an_ack_out_of_order_keeps_the_rest_in_order(sender: Sender) -> None:
-    """An ack for a later message does not confuse the lane."""
+    """An ack for a later message does not confuse the queue."""
     sender.add("a", "b", "c")
     sender.transmit()
     sender.acknowledge("b")
@@ -299,7 +299,7 @@ def test_a_failed_look_is_repeated_later(sender: Sender) -> None:
 
 
 def test_an_empty_outbox_leaves_nothing_behind(sender: Sender) -> None:
-    """Lanes, timers and counts end with the last message."""
+    """DeliveryQueues, timers and counts end with the last message."""
     sender.add("a", "b")
     frames = sender.transmit()
     sender.acknowledge("a")

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from parley.cluster import router as router_module
 from parley.cluster.calls import NodeUnreachable
-from parley.cluster.router import LANE_BYTES_MAX, UNCONFIRMED_SECONDS_MAX, Router
+from parley.cluster.router import NODE_QUEUE_BYTES_MAX, UNCONFIRMED_SECONDS_MAX, Router
 from parley.ephemeral.local_interests import LocalInterests
 from parley.model import Action, Change, Persisted, StoredEntry
 from parley.telemetry import Metrics
@@ -190,7 +190,7 @@ def test_what_waits_for_a_node_is_bounded() -> None:
     async def scenario(world: World) -> None:
         await world.register(n2=["chat_1"])
         world.away.add("n2")
-        large = StoredEntry(2, bytes(LANE_BYTES_MAX // 4))
+        large = StoredEntry(2, bytes(NODE_QUEUE_BYTES_MAX // 4))
         taken = 0
 
         async def route() -> None:

@@ -45,7 +45,7 @@ def test_other_sizes() -> None:
         (Notify.NONE, True, False, False),
     ],
 )
-def test_who_needs_a_lane(notify: Notify, is_mentioned: bool, is_muted: bool, rings: bool) -> None:
+def test_who_needs_a_queue(notify: Notify, is_mentioned: bool, is_muted: bool, rings: bool) -> None:
     """In a hybrid chat, who wants no ring costs nothing."""
     settings = MemberSettings(notify)
     assert may_ring(settings, is_mentioned=is_mentioned, is_muted=is_muted) is rings

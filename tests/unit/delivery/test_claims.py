@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
-from parley.core.deliveries import DeliveryEvent, Lane, LaneClaim, LetterStatus, Selection
+from parley.core.deliveries import DeliveryEvent, DeliveryQueue, LetterStatus, QueueClaim, Selection
 from parley.core.retry import DeliveryFailure
 from parley.delivery.ports import Delivery
 from parley.delivery.worker import CLAIM_MS, DELIVERIES_PER_COMMIT
@@ -20,36 +20,38 @@ class DeadProcess(BaseException):
 
 
 class Severed:
-    """The lanes of one process: once it is dead nothing is written, whatever its tasks still do."""
+    """The queues of one process: once it is dead nothing is written, whatever its tasks still do."""
 
     def __init__(self, world: DeliveryWorld) -> None:
-        self._lanes = world.kinds.deliveries.lanes
+        self._queues = world.kinds.deliveries.queues
         self.is_dead = False
         self.writes: list[str] = []
 
     async def extend(
-        self, chat_id: str, recipients: list[str], first: int, last: int, claim: LaneClaim | None = None
-    ) -> list[Lane]:
+        self, chat_id: str, recipients: list[str], first: int, last: int, claim: QueueClaim | None = None
+    ) -> list[DeliveryQueue]:
         self.writes.append("extend")
-        return await self._lanes.extend(chat_id, recipients, first, last, claim)
+        return await self._queues.extend(chat_id, recipients, first, last, claim)
 
-    async def due(self, prefix: str, now_ms: int, limit: int, besides: set[str]) -> list[Lane]:
-        return await self._lanes.due(prefix, now_ms, limit, besides)
+    async def due(self, prefix: str, now_ms: int, limit: int, besides: set[str]) -> list[DeliveryQueue]:
+        return await self._queues.due(prefix, now_ms, limit, besides)
 
     async def next_due(self, prefix: str, after_ms: int) -> int | None:
-        return await self._lanes.next_due(prefix, after_ms)
+        return await self._queues.next_due(prefix, after_ms)
 
-    async def claim(self, chat_id: str, recipient: str, claim: LaneClaim, now_ms: int) -> Lane | None:
+    async def claim(
+        self, chat_id: str, recipient: str, claim: QueueClaim, now_ms: int
+    ) -> DeliveryQueue | None:
         self.writes.append("claim")
-        return await self._lanes.claim(chat_id, recipient, claim, now_ms)
+        return await self._queues.claim(chat_id, recipient, claim, now_ms)
 
-    async def advance(self, lane: Lane, token: str) -> Lane | None:
+    async def advance(self, queue: DeliveryQueue, token: str) -> DeliveryQueue | None:
         self._write("advance")
-        return await self._lanes.advance(lane, token)
+        return await self._queues.advance(queue, token)
 
-    async def finish(self, lane: Lane) -> bool:
+    async def finish(self, queue: DeliveryQueue) -> bool:
         self._write("finish")
-        return await self._lanes.finish(lane)
+        return await self._queues.finish(queue)
 
     def _write(self, what: str) -> None:
         self.writes.append(what)
@@ -61,7 +63,7 @@ async def live_until_killed(world: DeliveryWorld, seconds: float = 60) -> bool:
     """Run a worker until a message kills its process, of which nothing is left but the store."""
     world.restart()
     severed = Severed(world)
-    world.worker._lanes = severed  # type: ignore[assignment]
+    world.worker._queues = severed  # type: ignore[assignment]
     died = asyncio.Event()
     usual = world.channel.answer
 
@@ -103,12 +105,12 @@ def first_sights(world: DeliveryWorld) -> list[str]:
     return list(dict.fromkeys(world.channel.contents()))
 
 
-def test_a_message_costs_two_writes_of_its_lane() -> None:
+def test_a_message_costs_two_writes_of_its_queue() -> None:
     """It is opened and ended: neither the claim nor the watch for poison adds one."""
 
     async def scenario(world: DeliveryWorld) -> None:
         severed = Severed(world)
-        world.worker._lanes = severed  # type: ignore[assignment]
+        world.worker._queues = severed  # type: ignore[assignment]
         chat_id = await world.chat()
         async with world.working():
             for number in range(3):
@@ -120,14 +122,16 @@ def test_a_message_costs_two_writes_of_its_lane() -> None:
     play(scenario)
 
 
-def test_a_busy_recipient_does_not_make_each_lane_a_look() -> None:
-    """Many lanes wait for one recipient: they are read some dozens at a time, not one look for each."""
+def test_a_busy_recipient_does_not_make_each_queue_a_look() -> None:
+    """Many queues wait for one recipient: they are read some dozens at a time, not one look for each."""
 
     async def scenario(world: DeliveryWorld) -> None:
         looks = 0
-        due = world.kinds.deliveries.lanes.due
+        due = world.kinds.deliveries.queues.due
 
-        async def counted(prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()) -> list[Lane]:
+        async def counted(
+            prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()
+        ) -> list[DeliveryQueue]:
             nonlocal looks
             looks += 1
             return await due(prefix, now_ms, limit, besides)
@@ -136,7 +140,7 @@ def test_a_busy_recipient_does_not_make_each_lane_a_look() -> None:
             await asyncio.sleep(0.1)
             return await world.channel.take(delivery)
 
-        world.kinds.deliveries.lanes.due = counted  # type: ignore[method-assign]
+        world.kinds.deliveries.queues.due = counted  # type: ignore[method-assign]
         world.channel.answer = slowly
         chats = [await world.chat() for _ in range(200)]
         async with world.working():
@@ -155,7 +159,7 @@ def test_a_poison_message_among_1000_kills_two_processes_and_999_are_delivered_i
     async def scenario(world: DeliveryWorld) -> None:
         chat_id = await world.chat()
         news = await world.write(chat_id, *map(str, range(1_000)))
-        await world.kinds.deliveries.lanes.extend(chat_id, [HOOK], 1, 1_000)
+        await world.kinds.deliveries.queues.extend(chat_id, [HOOK], 1, 1_000)
         async with killing(world, "500"):
             deaths = [await live_until_killed(world) for _ in range(3)]
         assert deaths == [True, True, False]
@@ -171,14 +175,14 @@ def test_a_poison_message_among_1000_kills_two_processes_and_999_are_delivered_i
 
 
 def test_those_who_were_under_way_beside_poison_are_not_blamed() -> None:
-    """Sixteen lanes die with the process; only the message that kills is quarantined."""
+    """Sixteen queues die with the process; only the message that kills is quarantined."""
 
     async def scenario(world: DeliveryWorld) -> None:
         chats = [await world.chat() for _ in range(12)]
         world.channel.names = ["wh_1", "wh_2", "wh_3"]
         for number, chat_id in enumerate(chats):
             await world.write(chat_id, "poison" if number == 7 else f"{number}")
-            await world.kinds.deliveries.lanes.extend(chat_id, [f"wh_{number % 3 + 1}"], 1, 1)
+            await world.kinds.deliveries.queues.extend(chat_id, [f"wh_{number % 3 + 1}"], 1, 1)
         async with killing(world, "poison"):
             await asyncio.sleep(0)
             usual = world.channel.answer
@@ -209,13 +213,13 @@ def test_one_death_blames_nobody() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         chat_id = await world.chat()
         await world.write(chat_id, *map(str, range(30)))
-        await world.kinds.deliveries.lanes.extend(chat_id, [HOOK], 1, 30)
+        await world.kinds.deliveries.queues.extend(chat_id, [HOOK], 1, 30)
         async with killing(world, "15"):
             assert await live_until_killed(world)
         assert not await live_until_killed(world)
         assert first_sights(world) == [str(n) for n in range(30)]
         assert await world.letters() == []
-        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
 
     play(scenario)
 
@@ -226,7 +230,7 @@ def test_poison_that_is_replayed_is_poison_again() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         chat_id = await world.chat()
         await world.write(chat_id, "a", "poison", "c")
-        await world.kinds.deliveries.lanes.extend(chat_id, [HOOK], 1, 3)
+        await world.kinds.deliveries.queues.extend(chat_id, [HOOK], 1, 3)
         async with killing(world, "poison"):
             while await live_until_killed(world):
                 pass
@@ -269,7 +273,7 @@ def test_another_worker_goes_on_where_one_died() -> None:
         chat_id = await world.chat()
         first = world.worker
         severed = Severed(world)
-        first._lanes = severed  # type: ignore[assignment]
+        first._queues = severed  # type: ignore[assignment]
 
         async def hang(delivery: Delivery) -> DeliveryFailure | None:
             await world.channel.take(delivery)
@@ -284,9 +288,9 @@ def test_another_worker_goes_on_where_one_died() -> None:
             await asyncio.sleep(1)
         assert world.channel.contents() == ["a", "b"]
         world.channel.answer = world.channel.take
-        claimed = world.store.lanes._lanes.copy()
+        claimed = world.store.queues._queues.copy()
         world.restart()
-        world.store.lanes._lanes.update(claimed)  # another node does not free its claims
+        world.store.queues._queues.update(claimed)  # another node does not free its claims
         async with world.working():
             await asyncio.sleep(CLAIM_SECONDS - 2)
             assert world.channel.contents() == ["a", "b"]
@@ -298,7 +302,7 @@ def test_another_worker_goes_on_where_one_died() -> None:
 
 
 def test_two_workers_deliver_each_message_once() -> None:
-    """Both look at the same lanes and hear the same news; each lane has one of them at a time."""
+    """Both look at the same queues and hear the same news; each queue has one of them at a time."""
 
     async def scenario(world: DeliveryWorld) -> None:
         chats = [await world.chat() for _ in range(20)]
@@ -319,7 +323,7 @@ def test_two_workers_deliver_each_message_once() -> None:
 
 
 def test_a_worker_that_was_paused_stops_when_it_wakes() -> None:
-    """Another one has its lane by then: at most the message that was under way comes twice."""
+    """Another one has its queue by then: at most the message that was under way comes twice."""
 
     async def scenario(world: DeliveryWorld) -> None:
         chat_id = await world.chat()
@@ -336,19 +340,19 @@ def test_a_worker_that_was_paused_stops_when_it_wakes() -> None:
         async with world.working():
             await world.say(chat_id, "a", "b", "c", "d")
             await paused.wait()
-            claimed = world.store.lanes._lanes.copy()
+            claimed = world.store.queues._queues.copy()
             world.restart()
-            world.store.lanes._lanes.update(claimed)
+            world.store.queues._queues.update(claimed)
             async with world.working():
                 await asyncio.sleep(2 * CLAIM_SECONDS)
         assert world.channel.contents() == ["a", "b", "a", "b", "c", "d"]
         assert await world.letters() == []
-        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
 
     play(scenario)
 
 
-def test_a_slow_lane_keeps_its_claim() -> None:
+def test_a_slow_queue_keeps_its_claim() -> None:
     """Attempts that take long renew it: nothing is delivered twice."""
 
     async def scenario(world: DeliveryWorld) -> None:

@@ -120,7 +120,7 @@ def test_nothing_is_written_that_no_webhook_wants() -> None:
         outbox.receipt(receipt(ReceiptKind.READ, 3))
         await add(world, outbox)
         await asyncio.sleep(1)
-        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
 
     play(scenario)
 

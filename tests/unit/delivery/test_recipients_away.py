@@ -9,7 +9,7 @@ import pytest
 from parley.clock import MS_PER_HOUR, MS_PER_SECOND
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.ports import Delivery
-from parley.delivery.worker import LANES_PER_RECIPIENT_MAX
+from parley.delivery.worker import QUEUES_PER_RECIPIENT_MAX
 from tests.harness.clock import START_MS
 from tests.unit.delivery.retry_topics import MemoryTopics
 from tests.unit.delivery.world import FOR_HOURS, HOOK, DeliveryWorld, away, play
@@ -53,7 +53,7 @@ def test_a_recipient_that_is_away_for_an_hour_gets_everything_once_and_in_order(
             await asyncio.sleep(300)
             assert {chat_id: heard(world, chat_id) for chat_id in chats} == wanted
         assert await world.letters() == []
-        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
         assert await world.kinds.failing_recipients.page("", 10) == []
         failed = Counter(world.channel.tried).total() - len(world.channel.got)
         assert failed <= 40, "600 events waited; the recipient was asked so often while it was away"
@@ -81,7 +81,7 @@ def test_one_delivery_at_a_time_probes_a_recipient_that_is_away() -> None:
             await asyncio.sleep(HOUR)
             (health,) = await world.kinds.failing_recipients.page("", 10)
         begin, probes = times.count(0), times[times.count(0) :]
-        assert 5 <= begin <= 5 + LANES_PER_RECIPIENT_MAX
+        assert 5 <= begin <= 5 + QUEUES_PER_RECIPIENT_MAX
         assert probes[:9] == [1, 3, 7, 15, 31, 63, 127, 255, 511]
         assert {after - before for before, after in pairwise(probes[8:])} == {270}
         assert (health.recipient, health.failing_since_ms) == (HOOK, START_MS)
@@ -92,7 +92,7 @@ def test_one_delivery_at_a_time_probes_a_recipient_that_is_away() -> None:
     play(scenario, FOR_HOURS)
 
 
-def test_a_hanging_recipient_is_probed_by_one_lane() -> None:
+def test_a_hanging_recipient_is_probed_by_one_queue() -> None:
     """Each probe takes as long as an attempt may; no second one begins meanwhile."""
 
     async def scenario(world: DeliveryWorld) -> None:
@@ -156,13 +156,13 @@ def test_what_a_recipient_does_not_want_says_nothing_of_it() -> None:
             assert len(world.channel.tried) - tried <= 5
             await asyncio.sleep(HOUR)
         assert all(heard(world, chat_id) == ["a"] for chat_id in chats)
-        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
 
     play(scenario, FOR_HOURS)
 
 
 def test_a_pause_survives_the_worker() -> None:
-    """A new process knows that the recipient is away, and does not begin with an attempt for each lane."""
+    """A new process knows that the recipient is away, and does not begin with an attempt for each queue."""
 
     async def scenario(world: DeliveryWorld) -> None:
         until(world, HOUR)

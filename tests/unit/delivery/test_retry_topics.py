@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from parley.config import KafkaConfig
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from tests.contracts.test_dead_letters import letter
 from tests.harness.clock import START_MS, VirtualClock, run_virtual
 from tests.unit.delivery.retry_topics import MemoryTopics
@@ -20,9 +20,11 @@ def test_a_retry_that_is_due_later_than_any_topic_lasts_takes_another_one() -> N
         async def wake(chat_id: str, recipient: str) -> None:
             woken.append((chat_id, clock() - START_MS))
 
-        lane = Lane(chat_id="c", recipient="wh_1", next_sequence=1, target=1, due_ms=START_MS + 400_000)
+        queue = DeliveryQueue(
+            chat_id="c", recipient="wh_1", next_sequence=1, target=1, due_ms=START_MS + 400_000
+        )
         reading = asyncio.create_task(topics.consume("wh_", wake))
-        await topics.tell_retry(lane)
+        await topics.tell_retry(queue)
         assert list(topics.records) == ["messages.retry.5m"]
         await asyncio.sleep(900)
         reading.cancel()
@@ -46,9 +48,9 @@ def test_a_forged_retry_ends() -> None:
         async def wake(chat_id: str, recipient: str) -> None:
             woken.append(chat_id)
 
-        lane = Lane(chat_id="c", recipient="wh_1", next_sequence=1, target=1, due_ms=2**50)
+        queue = DeliveryQueue(chat_id="c", recipient="wh_1", next_sequence=1, target=1, due_ms=2**50)
         reading = asyncio.create_task(topics.consume("wh_", wake))
-        await topics.tell_retry(lane)
+        await topics.tell_retry(queue)
         await asyncio.sleep(3_600)
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

@@ -6,7 +6,7 @@ from parley.clock import MS_PER_DAY
 from parley.core.deliveries import LetterStatus
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.ports import Delivery
-from parley.delivery.worker import LANES_PER_RECIPIENT_MAX
+from parley.delivery.worker import QUEUES_PER_RECIPIENT_MAX
 from tests.harness.clock import START_MS
 from tests.unit.delivery.world import HOOK, DeliveryWorld, away, play
 
@@ -51,7 +51,7 @@ def test_a_recipient_that_comes_back_in_time_gets_everything() -> None:
             await asyncio.sleep(60)
         assert world.channel.contents() == ["a", "b", "c"]
         assert await world.letters() == []
-        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
 
     play(scenario)
 
@@ -138,7 +138,7 @@ def test_what_is_too_old_is_not_delivered() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         chat_id = await world.chat()
         await world.write(chat_id, "old")
-        await world.kinds.deliveries.lanes.extend(chat_id, [HOOK], 1, 2)
+        await world.kinds.deliveries.queues.extend(chat_id, [HOOK], 1, 2)
         await asyncio.sleep(7 * MS_PER_DAY / 1000 - 60)
         await world.write(chat_id, "young")
         await asyncio.sleep(120)
@@ -195,7 +195,7 @@ def test_a_waiting_retry_survives_the_worker() -> None:
     play(scenario)
 
 
-def test_news_that_comes_again_does_not_move_a_waiting_lane() -> None:
+def test_news_that_comes_again_does_not_move_a_waiting_queue() -> None:
     """The feed hands out again what a crash left unnoted: what waits keeps its place, nothing comes early."""
 
     async def scenario(world: DeliveryWorld) -> None:
@@ -292,12 +292,12 @@ def test_a_slow_recipient_leaves_room_for_others() -> None:
                 await world.say(chat_id, f"{number}")
             await asyncio.sleep(1)
             assert sorted(map(int, world.channel.contents("wh_2"))) == list(range(40))
-            assert len(world.channel.tried) == 40 + LANES_PER_RECIPIENT_MAX
+            assert len(world.channel.tried) == 40 + QUEUES_PER_RECIPIENT_MAX
 
     play(scenario)
 
 
-def test_a_removed_recipient_has_no_lane_and_no_dead_letters() -> None:
+def test_a_removed_recipient_has_no_queue_and_no_dead_letters() -> None:
     """What was owed to it is forgotten when it is due."""
 
     async def scenario(world: DeliveryWorld) -> None:
@@ -308,7 +308,7 @@ def test_a_removed_recipient_has_no_lane_and_no_dead_letters() -> None:
             await asyncio.sleep(0.5)
             world.channel.names = []
             await asyncio.sleep(60)
-        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
         assert await world.letters() == []
 
     play(scenario)

@@ -127,7 +127,7 @@ class DeliveryWorld:
             "holder": f"process_{self.restarts}",
             "chance": lambda: self._chance,
         }
-        self.store.lanes.free()
+        self.store.queues.free()
         recipients = FailingRecipients(
             self.kinds.failing_recipients if self._policy.give_up_ms is not None else None,
             self._policy,

@@ -20,27 +20,27 @@ DAY = 86_400.0
 
 
 def test_no_second_ring_after_a_death_behind_the_ring() -> None:
-    """The worker dies after the provider took the ring and that was noted, before the lane ended."""
+    """The worker dies after the provider took the ring and that was noted, before the queue ended."""
 
     async def scenario(world: PushWorld) -> None:
-        lanes = world.kinds.deliveries.lanes
-        real = lanes.finish, lanes.advance
+        queues = world.kinds.deliveries.queues
+        real = queues.finish, queues.advance
 
         async def write_nothing(*_: object) -> Any:
             raise StoreUnavailable("the process is dead")
 
-        lanes.finish = lanes.advance = write_nothing  # type: ignore[assignment, method-assign]
+        queues.finish = queues.advance = write_nothing  # type: ignore[assignment, method-assign]
         async with world.working():
             await world.say("hello")
             await asyncio.sleep(0.1)
-        lanes.finish, lanes.advance = real  # type: ignore[method-assign]
+        queues.finish, queues.advance = real  # type: ignore[method-assign]
         assert world.provider.contents == ["hello"]
-        assert await lanes.due(PUSH_DELIVERIES.prefix, world.clock() + 60_000, 10), "the ring is still owed"
+        assert await queues.due(PUSH_DELIVERIES.prefix, world.clock() + 60_000, 10), "the ring is still owed"
         world.restart()
         async with world.working():
             await asyncio.sleep(120)
         assert world.provider.contents == ["hello"]
-        assert await lanes.due(PUSH_DELIVERIES.prefix, world.clock() + 60_000, 10) == []
+        assert await queues.due(PUSH_DELIVERIES.prefix, world.clock() + 60_000, 10) == []
 
     play(scenario)
 
@@ -219,7 +219,7 @@ def test_a_large_chat_owes_rings_to_the_mentioned_alone() -> None:
 
 
 def test_a_hybrid_chat_owes_nothing_to_those_who_want_nothing() -> None:
-    """Those who muted it or want mentions alone get no lane."""
+    """Those who muted it or want mentions alone get no queue."""
 
     async def scenario(world: PushWorld) -> None:
         states = world.store.member_states

@@ -79,7 +79,7 @@ class PushWorld:
         """A new process: nothing of the old one is left but the store."""
         self._restarts += 1
         policy = RetryPolicy()
-        self.store.lanes.free()
+        self.store.queues.free()
         self.channel = PushChannel(
             store=self.store,
             kinds=self.kinds,

@@ -75,7 +75,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 def each_way(scenario: Callable[[Batching], Awaitable[None]]) -> None:
-    """With a lane over all chats, and with a lane for each chat."""
+    """With a queue over all chats, and with a queue for each chat."""
     for batching in (ONE_APPEND_AT_A_TIME, PER_CHAT):
         run(lambda batching=batching: scenario(batching))  # type: ignore[misc]
 

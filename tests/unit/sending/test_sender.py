@@ -222,7 +222,7 @@ class ChatByChatLog(FaultyLog):
 
 
 async def test_a_slow_chat_holds_up_no_other() -> None:
-    """With a lane per chat each chat waits for itself alone, keeps its order, and its batches are bounded."""
+    """With a queue per chat each waits for itself alone, keeps its order, and its batches are bounded."""
     log = ChatByChatLog()
     log.held = "slow"
     sender = sender_to(log, batching=Batching(per_chat=True, appends_at_once_max=256, drafts_max=3))
@@ -243,7 +243,7 @@ async def test_a_slow_chat_holds_up_no_other() -> None:
 
 
 async def test_stopping_finishes_every_chat() -> None:
-    """What was taken before the stop is stored, also in chats that still wait for a lane."""
+    """What was taken before the stop is stored, also in chats that still wait for a queue."""
     log = ChatByChatLog()
     sender = sender_to(log, batching=PER_CHAT)
     tasks = [

@@ -1,9 +1,9 @@
 """Deliveries on Kafka: `messages.retry.*` as timers, and `messages.dlq` for other programs.
 
-A record in a retry topic names a lane and when it is due. It is only a hint: the lane's row in the store says
-whether it is. So a lost record delays a retry until the next look at due lanes, a repeated or forged one
-changes nothing, and records need no signature. A partition whose next record is not due is paused, and the
-consumer goes on polling. A record whose time is later than its topic lasts takes another topic then.
+A record in a retry topic names a delivery queue and when it is due. It is only a hint: the queue's row in the
+store says whether it is. So a lost record delays a retry until the next look at due queues, a repeated or
+forged one changes nothing, and records need no signature. A partition whose next record is not due is paused,
+and the consumer goes on polling. A record whose time is later than its topic lasts takes another topic then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from parley.bus.topics import Topic
 from parley.clock import Clock, iso
 from parley.config import KafkaConfig
 from parley.core.backoff import backoff
-from parley.core.deliveries import LETTER_DAYS, DeadLetter, Lane
+from parley.core.deliveries import LETTER_DAYS, DeadLetter, DeliveryQueue
 from parley.core.retry import BUCKETS_MS, RETRY_AFTER_MS_MAX, bucket_of
 from parley.errors import StoreError
 
@@ -64,7 +64,7 @@ log = structlog.get_logger("parley.kafka")
 
 
 class RetryRecord(Struct, frozen=True):
-    """A lane, and when its front is due."""
+    """A queue, and when its front is due."""
 
     recipient: str
     chat_id: str
@@ -113,9 +113,9 @@ class KafkaDeliveryTopics:
         self._producer: AIOKafkaProducer | None = None
         self._starting = asyncio.Lock()
 
-    async def tell_retry(self, lane: Lane) -> None:
+    async def tell_retry(self, queue: DeliveryQueue) -> None:
         await self._park(
-            RetryRecord(lane.recipient, lane.chat_id, lane.next_sequence, lane.retry_count, lane.due_ms)
+            RetryRecord(queue.recipient, queue.chat_id, queue.next_sequence, queue.retry_count, queue.due_ms)
         )
 
     async def _park(self, record: RetryRecord) -> None:
@@ -274,7 +274,7 @@ class RetryReader(ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             await self._wake(retry.chat_id, retry.recipient)
         except StoreError as error:
-            log.warning("a retry waits for the next look at due lanes", error=str(error))
+            log.warning("a retry waits for the next look at due queues", error=str(error))
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Each begins where the last member has committed."""
@@ -292,7 +292,7 @@ class RetryReader(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._commit()
 
     async def _commit(self) -> None:
-        """What is not committed is fired again, which does nothing if the lane is not due."""
+        """What is not committed is fired again, which does nothing if the queue is not due."""
         done, self._done = self._done, {}
         if not done:
             return

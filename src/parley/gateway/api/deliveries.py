@@ -244,11 +244,11 @@ async def list_webhooks(call: Call) -> Answer:
         if isinstance(said, operator_bodies.NodeState):
             for webhook_id, at_ms in said.webhooks_reached.items():
                 reached[webhook_id] = max(at_ms, reached.get(webhook_id, 0))
-    lanes = await map_concurrently(lambda hook: admin.waiting(hook.webhook_id), hooks, LOOKS_AT_ONCE_MAX)
+    queues = await map_concurrently(lambda hook: admin.waiting(hook.webhook_id), hooks, LOOKS_AT_ONCE_MAX)
     return 200, bodies.WebhookList(
         [
             webhook_info(hook, failing.get(hook.webhook_id), owed, reached.get(hook.webhook_id, 0))
-            for hook, owed in zip(hooks, lanes, strict=True)
+            for hook, owed in zip(hooks, queues, strict=True)
         ]
     )
 

@@ -1,4 +1,4 @@
-"""The ports of deliveries on Cassandra: lanes, dead letters, webhooks.
+"""The ports of deliveries on Cassandra: queues, dead letters, webhooks.
 
 Each row is one record, and every change of one compares it as a whole.
 """
@@ -13,30 +13,30 @@ from msgspec.structs import replace
 
 from parley.concurrency import map_concurrently
 from parley.core.deliveries import (
-    Lane,
-    LaneClaim,
+    DeliveryQueue,
+    QueueClaim,
 )
 from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.json_rows import JsonRows
-from parley.store.cassandra.schema import LANES
+from parley.store.cassandra.schema import QUEUES
 
 SHARDS = 16
 WRITES_AT_ONCE_MAX = 16
 
 
-class CassandraLanes:
+class CassandraDeliveryQueues:
     """In shards by a hash of their chat, each sorted by recipient."""
 
     def __init__(self, cassandra: Cassandra) -> None:
-        self._lanes = JsonRows(cassandra, LANES, ("shard_no", "recipient", "chat_id"), Lane)
+        self._queues = JsonRows(cassandra, QUEUES, ("shard_no", "recipient", "chat_id"), DeliveryQueue)
 
     async def extend(
-        self, chat_id: str, recipients: Sequence[str], first: int, last: int, claim: LaneClaim | None = None
-    ) -> list[Lane]:
+        self, chat_id: str, recipients: Sequence[str], first: int, last: int, claim: QueueClaim | None = None
+    ) -> list[DeliveryQueue]:
         token, due_ms = (claim.token, claim.until_ms) if claim is not None else ("", 0)
 
-        async def extend_one(recipient: str) -> Lane | None:
-            new = Lane(
+        async def extend_one(recipient: str) -> DeliveryQueue | None:
+            new = DeliveryQueue(
                 chat_id=chat_id,
                 recipient=recipient,
                 next_sequence=first,
@@ -45,81 +45,85 @@ class CassandraLanes:
                 claim=token,
             )
 
-            def raised(lane: Lane | None) -> Lane:
-                return new if lane is None else replace(lane, target=max(lane.target, last))
+            def raised(queue: DeliveryQueue | None) -> DeliveryQueue:
+                return new if queue is None else replace(queue, target=max(queue.target, last))
 
-            after = await self._lanes.change(*_lane_key(chat_id, recipient), change=raised)
+            after = await self._queues.change(*_queue_key(chat_id, recipient), change=raised)
             return after if after == new else None
 
         found = await map_concurrently(extend_one, recipients, WRITES_AT_ONCE_MAX)
-        return [lane for lane in found if lane is not None]
+        return [queue for queue in found if queue is not None]
 
-    async def due(self, prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()) -> list[Lane]:
-        found = [lane for lane in await self._of_kind(prefix) if lane.due_ms <= now_ms]
-        found = [lane for lane in found if lane.recipient not in besides]
-        return sorted(found, key=lambda lane: (lane.due_ms, lane.chat_id, lane.recipient))[:limit]
+    async def due(
+        self, prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()
+    ) -> list[DeliveryQueue]:
+        found = [queue for queue in await self._of_kind(prefix) if queue.due_ms <= now_ms]
+        found = [queue for queue in found if queue.recipient not in besides]
+        return sorted(found, key=lambda queue: (queue.due_ms, queue.chat_id, queue.recipient))[:limit]
 
     async def next_due(self, prefix: str, after_ms: int) -> int | None:
-        later = [lane.due_ms for lane in await self._of_kind(prefix) if lane.due_ms > after_ms]
+        later = [queue.due_ms for queue in await self._of_kind(prefix) if queue.due_ms > after_ms]
         return min(later, default=None)
 
-    async def _of_kind(self, prefix: str) -> list[Lane]:
-        shards = await asyncio.gather(*(self._lanes.all(shard) for shard in range(SHARDS)))
-        return [lane for lanes in shards for lane in lanes if lane.recipient.startswith(prefix)]
+    async def _of_kind(self, prefix: str) -> list[DeliveryQueue]:
+        shards = await asyncio.gather(*(self._queues.all(shard) for shard in range(SHARDS)))
+        return [queue for queues in shards for queue in queues if queue.recipient.startswith(prefix)]
 
-    async def of_chat(self, chat_id: str) -> list[Lane]:
-        return [lane for lane in await self._lanes.all(_shard_of(chat_id)) if lane.chat_id == chat_id]
+    async def of_chat(self, chat_id: str) -> list[DeliveryQueue]:
+        return [queue for queue in await self._queues.all(_shard_of(chat_id)) if queue.chat_id == chat_id]
 
-    async def put(self, lane: Lane) -> None:
+    async def put(self, queue: DeliveryQueue) -> None:
         """As it is, whatever is there."""
-        await self._lanes.change(*_lane_key(lane.chat_id, lane.recipient), change=lambda _: lane)
+        await self._queues.change(*_queue_key(queue.chat_id, queue.recipient), change=lambda _: queue)
 
-    async def claim(self, chat_id: str, recipient: str, claim: LaneClaim, now_ms: int) -> Lane | None:
-        before = await self._lanes.get(*_lane_key(chat_id, recipient))
+    async def claim(
+        self, chat_id: str, recipient: str, claim: QueueClaim, now_ms: int
+    ) -> DeliveryQueue | None:
+        before = await self._queues.get(*_queue_key(chat_id, recipient))
         if before is None or before.due_ms > now_ms:
             return None
         after = replace(before, claim=claim.token, due_ms=claim.until_ms)
-        is_done = await self._lanes.swap(*_lane_key(chat_id, recipient), before=before, after=after)
+        is_done = await self._queues.swap(*_queue_key(chat_id, recipient), before=before, after=after)
         return before if is_done else await self._claim_again(chat_id, recipient, claim, now_ms, before)
 
     async def _claim_again(
-        self, chat_id: str, recipient: str, claim: LaneClaim, now_ms: int, before: Lane
-    ) -> Lane | None:
+        self, chat_id: str, recipient: str, claim: QueueClaim, now_ms: int, before: DeliveryQueue
+    ) -> DeliveryQueue | None:
         """Another claim was faster; or the target has risen, which does not matter."""
-        now = await self._lanes.get(*_lane_key(chat_id, recipient))
+        now = await self._queues.get(*_queue_key(chat_id, recipient))
         if now is None or now.claim != before.claim:
             return None
         return await self.claim(chat_id, recipient, claim, now_ms)
 
-    async def advance(self, lane: Lane, token: str) -> Lane | None:
-        def advanced(stored: Lane | None) -> Lane | None:
+    async def advance(self, queue: DeliveryQueue, token: str) -> DeliveryQueue | None:
+        def advanced(stored: DeliveryQueue | None) -> DeliveryQueue | None:
             if stored is None:
                 return None
-            after = replace(lane, target=stored.target)
+            after = replace(queue, target=stored.target)
             return after if stored.claim == token or stored == after else None
 
-        return await self._lanes.change(*_lane_key(lane.chat_id, lane.recipient), change=advanced)
+        return await self._queues.change(*_queue_key(queue.chat_id, queue.recipient), change=advanced)
 
-    async def finish(self, lane: Lane) -> bool:
-        key = _lane_key(lane.chat_id, lane.recipient)
+    async def finish(self, queue: DeliveryQueue) -> bool:
+        key = _queue_key(queue.chat_id, queue.recipient)
         while True:
-            stored = await self._lanes.get(*key)
+            stored = await self._queues.get(*key)
             if stored is None:
                 return True
-            if stored.target > lane.target or stored.claim != lane.claim:
+            if stored.target > queue.target or stored.claim != queue.claim:
                 return False
-            if await self._lanes.swap(*key, before=stored, after=None):
+            if await self._queues.swap(*key, before=stored, after=None):
                 return True
 
     async def forget(self, recipient: str) -> None:
-        for lane in await self._of_kind(recipient):
-            key = _lane_key(lane.chat_id, lane.recipient)
-            stored: Lane | None = lane if lane.recipient == recipient else None
-            while stored is not None and not await self._lanes.swap(*key, before=stored, after=None):
-                stored = await self._lanes.get(*key)
+        for queue in await self._of_kind(recipient):
+            key = _queue_key(queue.chat_id, queue.recipient)
+            stored: DeliveryQueue | None = queue if queue.recipient == recipient else None
+            while stored is not None and not await self._queues.swap(*key, before=stored, after=None):
+                stored = await self._queues.get(*key)
 
 
-def _lane_key(chat_id: str, recipient: str) -> tuple[int, str, str]:
+def _queue_key(chat_id: str, recipient: str) -> tuple[int, str, str]:
     return _shard_of(chat_id), recipient, chat_id
 
 

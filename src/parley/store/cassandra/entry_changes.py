@@ -24,7 +24,7 @@ from parley.store.cassandra.chat_state import (
 )
 from parley.store.cassandra.client import is_key
 from parley.store.cassandra.connection import Row, Statement
-from parley.store.cassandra.deliveries import CassandraLanes
+from parley.store.cassandra.deliveries import CassandraDeliveryQueues
 from parley.store.cassandra.schema import CHATS, LOG
 from parley.store.ports import Replaced
 from parley.store.rows import EVERYTHING, ArchiveMark
@@ -54,10 +54,10 @@ IsDone = Callable[[], Awaitable[bool]]
 
 
 class CassandraEntries:
-    def __init__(self, states: CassandraChatStates, lanes: CassandraLanes) -> None:
+    def __init__(self, states: CassandraChatStates, queues: CassandraDeliveryQueues) -> None:
         self._states = states
         self._cassandra = states.cassandra
-        self._lanes = lanes
+        self._queues = queues
 
     async def marks(self, chat_ids: Sequence[str]) -> dict[str, ArchiveMark]:
         return {row["chat_id"]: mark_in(row) for row in await self._chats(READ_MARK, chat_ids)}
@@ -85,8 +85,8 @@ class CassandraEntries:
             return EVERYTHING
         _, fence = await self._states.find_open(chat_id, chat["bucket"] or 0)
         published = (fence["published_through"] or 0) + 1 if fence["listing"] is not None else EVERYTHING
-        lanes = await self._lanes.of_chat(chat_id)
-        return min([published, *(lane.next_sequence for lane in lanes)])
+        queues = await self._queues.of_chat(chat_id)
+        return min([published, *(queue.next_sequence for queue in queues)])
 
     # Trimming
 

@@ -13,7 +13,7 @@ import msgspec
 
 from parley.clock import MS_PER_SECOND, Clock
 from parley.concurrency import map_concurrently
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from parley.errors import StoreUnavailable
 from parley.model import (
     ChatMember,
@@ -25,7 +25,7 @@ from parley.store.cassandra.connection import Row
 from parley.store.cassandra.consents import CassandraConsents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import RAISE_ACKED, RAISE_READ
-from parley.store.cassandra.deliveries import CassandraLanes
+from parley.store.cassandra.deliveries import CassandraDeliveryQueues
 from parley.store.cassandra.effects import PUT_MEMBER, chat_in
 from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.member_states import SET as SET_SETTINGS
@@ -34,9 +34,9 @@ from parley.store.cassandra.schema import (
     DELIVERY,
     DEVICES,
     DIRECT_CHATS,
-    LANES,
     LOG,
     MEMBERSHIPS,
+    QUEUES,
 )
 from parley.store.records import (
     KeptChat,
@@ -66,7 +66,7 @@ Reader = Callable[[list[Row]], Awaitable[list[Record]]]
 encode = msgspec.json.Encoder().encode
 
 IN_ONE_COLUMN: dict[type[Record], str] = {
-    Lane: LANES,
+    DeliveryQueue: QUEUES,
 }
 """Tables whose rows are one record each, as JSON."""
 
@@ -76,14 +76,14 @@ class RecordRows:
         self,
         counters: LogCounters,
         consents: CassandraConsents,
-        lanes: CassandraLanes,
+        queues: CassandraDeliveryQueues,
         clock: Clock,
     ) -> None:
         self._counters = counters
         self._states = counters.states
         self._cassandra = counters.states.cassandra
         self._consents = consents
-        self._lanes = lanes
+        self._queues = queues
         self._clock = clock
         self._readers: dict[type[Record], tuple[str, Reader]] = {
             KeptChat: (CHATS, self._chats),
@@ -158,8 +158,8 @@ class RecordRows:
             case KeptCursor():
                 place = {"user_id": record.user_id, "device_id": record.device_id, "chat_id": record.chat_id}
                 await self._replace(DEVICES, place, {"last_acked_sequence": record.last_acked_sequence})
-            case Lane():
-                await self._lanes.put(record)
+            case DeliveryQueue():
+                await self._queues.put(record)
             case _:
                 raise TypeError(f"{type(record).__name__} is put with others of its chat")
 

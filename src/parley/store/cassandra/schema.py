@@ -98,7 +98,7 @@ UNPUBLISHED = _define(
     "shard_no int, chat_id text, listing text, since_ms bigint, PRIMARY KEY ((shard_no), chat_id, listing)",
 )
 """Chats with entries that may not be on the bus."""
-LANES = _define(
+QUEUES = _define(
     "lanes",
     "shard_no int, recipient text, chat_id text, record blob, PRIMARY KEY ((shard_no), recipient, chat_id)",
 )

@@ -17,7 +17,7 @@ from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.consents import CassandraConsents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import CassandraCursors
-from parley.store.cassandra.deliveries import CassandraLanes
+from parley.store.cassandra.deliveries import CassandraDeliveryQueues
 from parley.store.cassandra.diagnosis import diagnose
 from parley.store.cassandra.directory import CassandraDirectory
 from parley.store.cassandra.entry_changes import CassandraEntries
@@ -109,15 +109,15 @@ class CassandraStore:
         self.directory = CassandraDirectory(cassandra, states, records, consents, allocator, chance)
         self.member_states = CassandraMemberStates(cassandra)
         self.cursors = CassandraCursors(cassandra)
-        self.lanes = CassandraLanes(cassandra)
+        self.queues = CassandraDeliveryQueues(cassandra)
         self.overviews = CassandraOverviews(cassandra, planner.rows, self.log.heads, self.cursors)
         counters = LogCounters(states, allocator if counters_elsewhere else None)
         self.listing = CassandraListing(cassandra, self._connect, counters)
         self.inspection = CassandraInspection(counters, self.records, planner.rows, self._connect)
         self.repairs = CassandraRepairs(counters, prefixes, planner.rows, self._connect, clock)
-        kept = RecordRows(counters, consents, self.lanes, clock)
+        kept = RecordRows(counters, consents, self.queues, clock)
         self.transfer = CassandraTransfer(kept, self._connect, counters, consents, clock)
-        self.entries = CassandraEntries(states, self.lanes)
+        self.entries = CassandraEntries(states, self.queues)
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         return await self.log.heads(chat_ids)

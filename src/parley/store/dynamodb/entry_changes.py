@@ -25,6 +25,7 @@ from parley.store.dynamodb.bundles import (
     unbundled,
 )
 from parley.store.dynamodb.chat_state import DynamoChatStates, fence
+from parley.store.dynamodb.delivery_queues import queues_of_chat
 from parley.store.dynamodb.driver import (
     ConditionFailed,
     Dynamo,
@@ -35,7 +36,6 @@ from parley.store.dynamodb.driver import (
     retry_unknown,
 )
 from parley.store.dynamodb.entries import sequence_of, stored_in
-from parley.store.dynamodb.lanes import lanes_of_chat
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
 from parley.store.ports import Replaced
 from parley.store.rows import EVERYTHING, ArchiveMark
@@ -103,8 +103,8 @@ class DynamoEntries:
     async def needed_from(self, chat_id: str) -> int:
         item = await self._dynamo.get(self._marks_table, {"chat_id": chat_id}) or {}
         published = number(item, "published_through") + 1 if "unpublished" in item else EVERYTHING
-        lanes = await lanes_of_chat(self._dynamo, chat_id)
-        return min([published, *(number(lane, "next_sequence") for lane in lanes)])
+        queues = await queues_of_chat(self._dynamo, chat_id)
+        return min([published, *(number(queue, "next_sequence") for queue in queues)])
 
     async def trim(self, chat_id: str, through: int) -> None:
         values: Item = {":through": through, ":yes": True}

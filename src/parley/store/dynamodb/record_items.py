@@ -8,24 +8,24 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from parley.ids import EVENT, Ids
 from parley.model import (
     Notify,
 )
 from parley.store.dynamodb.consents import IS_UNASKED
 from parley.store.dynamodb.counters import Counters
+from parley.store.dynamodb.delivery_queues import queue_in, queue_key
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
 from parley.store.dynamodb.driver import Dynamo, Item, Value, map_concurrently, number, retry_unknown
-from parley.store.dynamodb.lanes import lane_in, lane_key
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
     CHATS,
     COUNTERS,
     DELIVERY,
     DEVICES,
-    LANES,
     MEMBERSHIPS,
+    QUEUES,
     device_key,
 )
 from parley.store.dynamodb.schema import DIRECT_CHATS as DIRECT
@@ -123,8 +123,8 @@ class RecordItems:
                 at: Item = {"last_acked_sequence": record.last_acked_sequence}
                 named: Item = {"device_id": device_id, "chat_id": chat_id}
                 return [(DEVICES, device_key(user_id, device_id, chat_id) | named | at)]
-            case Lane():
-                return [(LANES, columns_of(record) | lane_key(record.chat_id, record.recipient))]
+            case DeliveryQueue():
+                return [(QUEUES, columns_of(record) | queue_key(record.chat_id, record.recipient))]
             case _:
                 raise TypeError(f"{type(record).__name__} has a writer of its own")
 
@@ -200,6 +200,6 @@ READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
     KeptMember: (MEMBERSHIPS, _member),
     KeptState: (DELIVERY, _state),
     KeptCursor: (DEVICES, lambda item: [record_of(KeptCursor, item)]),
-    Lane: (LANES, lambda item: [lane_in(item)]),
+    DeliveryQueue: (QUEUES, lambda item: [queue_in(item)]),
 }
 """The table of each kind, and what its items hold."""

@@ -22,7 +22,7 @@ VERSION = 14
 invitations, and who may add a person.
 Items without them have the defaults. 4: bundles in `messages`, which earlier versions cannot read.
 5: `keys_through` in `chat_counters`: earlier versions would store a message again whose key is missing.
-6: deliveries to others: lanes, dead letters, webhooks. 7: push. 8: hashes of logs, ids of
+6: deliveries to others: queues, dead letters, webhooks. 7: push. 8: hashes of logs, ids of
 messages that were copied here. 9: logs are trimmed, and contents removed. 10: API tokens, bots, and
 people of other systems. 11: edits, reactions and replies. 12: links and reports,
 and who may post in a group. 13: attachments. 14: tables of records."""
@@ -118,7 +118,7 @@ DEVICES = _define(Table("user_device_cursors", "user_id", "device_chat"))
 """How far each device has received each chat; see `device_key`."""
 DIRECT_CHATS = _define(Table("direct_chats", "direct_key"))
 """Which chat is the direct chat of two people."""
-LANES = _define(Table("lanes", "shard_no", "lane", hash_kind="N"))
+QUEUES = _define(Table("lanes", "shard_no", "lane", hash_kind="N"))
 """Which recipients are not up to date; `lane` is recipient and chat."""
 IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
 """Where a message is whose id another engine made: such an id does not lead to its place."""

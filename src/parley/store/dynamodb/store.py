@@ -16,13 +16,13 @@ from parley.store.dynamodb.chat_state import DynamoChatStates
 from parley.store.dynamodb.consents import DynamoConsents
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.cursors import DynamoCursors
+from parley.store.dynamodb.delivery_queues import DynamoDeliveryQueues
 from parley.store.dynamodb.diagnosis import diagnose
 from parley.store.dynamodb.directory import DynamoDirectory
 from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.entry_changes import DynamoEntries
 from parley.store.dynamodb.inspection import DynamoInspection
 from parley.store.dynamodb.keys import IdempotencyKeys
-from parley.store.dynamodb.lanes import DynamoLanes
 from parley.store.dynamodb.listing import DynamoListing
 from parley.store.dynamodb.log import DynamoLog
 from parley.store.dynamodb.member_states import DynamoMemberStates
@@ -105,7 +105,7 @@ class DynamoStore:
         self.directory = DynamoDirectory(dynamo, states, consents, clock, ids, allocator)
         self.member_states = DynamoMemberStates(dynamo)
         self.cursors = DynamoCursors(dynamo)
-        self.lanes = DynamoLanes(dynamo)
+        self.queues = DynamoDeliveryQueues(dynamo)
         self.overviews = DynamoOverviews(dynamo, self.log.heads, self.cursors)
         marks_table = COUNTERS if is_atomic else CHATS
         self.entries = DynamoEntries(dynamo, states, clock, ids, marks_table)

@@ -44,7 +44,7 @@ OLDEST_NEEDED = (
     "SELECT sequence FROM entries WHERE chat_no = (SELECT chat_no FROM chats WHERE chat_id = ?)"
     " AND position > ? ORDER BY sequence LIMIT 1"
 )
-OLDEST_LANE = "SELECT min(next_sequence) FROM lanes WHERE chat_id = ?"
+OLDEST_QUEUE = "SELECT min(next_sequence) FROM lanes WHERE chat_id = ?"
 STEP = "SELECT sequence FROM entries WHERE chat_no = ? AND sequence <= ? ORDER BY sequence LIMIT ?"
 KEEP_IDS = (
     "INSERT OR IGNORE INTO archived_messages (message_id, chat_no, sequence)"
@@ -128,8 +128,8 @@ class SqliteEntries:
         if offsets is not None and offsets[0] is not None:
             entry = self._reads.row(OLDEST_NEEDED, (chat_id, offsets[0]))
             found += [entry[0]] if entry is not None else []
-        lane = self._reads.row(OLDEST_LANE, (chat_id,))
-        return int(min(found + ([lane[0]] if lane is not None and lane[0] is not None else [])))
+        queue = self._reads.row(OLDEST_QUEUE, (chat_id,))
+        return int(min(found + ([queue[0]] if queue is not None and queue[0] is not None else [])))
 
     async def trim(self, chat_id: str, through: int) -> None:
         mark = (await self.marks([chat_id])).get(chat_id, ArchiveMark())

@@ -182,8 +182,8 @@ class SqliteFeed:
         try:
             return all(await asyncio.gather(*tasks))
         finally:
-            for lane in tasks:
-                lane.cancel()
+            for queue in tasks:
+                queue.cancel()
 
     async def _deliver_chats(self, group: ConsumerGroup, news: list[Persisted]) -> bool:
         for item in news:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from parley.core.deliveries import Lane
+from parley.core.deliveries import DeliveryQueue
 from parley.store.records import (
     KeptChat,
     KeptCursor,
@@ -85,5 +85,5 @@ TABLES: dict[type[Record], TableOfRecords] = {
         last_change=True,
     ),
     KeptCursor: TableOfRecords(name="user_device_cursors", key=("user_id", "device_id", "chat_id")),
-    Lane: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
+    DeliveryQueue: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
 }

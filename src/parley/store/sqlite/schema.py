@@ -290,7 +290,7 @@ CREATE TABLE webhooks (
 VERSION_7 = """
 ALTER TABLE lanes ADD COLUMN claim TEXT NOT NULL DEFAULT '';
 """
-"""Which worker runs a lane."""
+"""Which worker runs a queue."""
 
 VERSION_8 = """
 ALTER TABLE delivery_state ADD COLUMN notify TEXT NOT NULL DEFAULT 'all';

@@ -17,7 +17,7 @@ from parley.store.rows import Finding
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.cursors import SqliteCursors
 from parley.store.sqlite.database import Database
-from parley.store.sqlite.delivery import SqliteLanes
+from parley.store.sqlite.delivery import SqliteDeliveryQueues
 from parley.store.sqlite.diagnosis import diagnose
 from parley.store.sqlite.directory import SqliteDirectory
 from parley.store.sqlite.entry_changes import SqliteEntries
@@ -85,7 +85,7 @@ class SqliteStore:
         self.cursors = SqliteCursors(reads, self.writer)
         self.overviews = SqliteOverviews(reads)
         self.member_states = SqliteMemberStates(reads, self.writer)
-        self.lanes = SqliteLanes(reads, self.writer)
+        self.queues = SqliteDeliveryQueues(reads, self.writer)
         self.entries = SqliteEntries(reads, self.writer, states, self.database, clock)
         self.listing = SqliteListing(folder)
         self.inspection = SqliteInspection(folder, self.records)
@@ -119,7 +119,7 @@ class SqliteStore:
         self._is_open = True
         if not self._beside:
             await self.log.seal_all()
-            await self.lanes.free()
+            await self.queues.free()
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         self.writer.on_foreign_write(self._wrote_elsewhere.set)

@@ -1,8 +1,8 @@
-"""The port `Lanes` on DynamoDB.
+"""The port `DeliveryQueues` on DynamoDB.
 
-Lanes are in shards by a hash of their chat, so that no partition is hot. A shard is sorted by recipient: one
-query finds the lanes of a kind of recipients, or of one recipient. Opening a lane is one write, and so is its
-end; only a worker that looks for what was left behind reads the shards.
+Queues are in shards by a hash of their chat, so that no partition is hot. A shard is sorted by recipient:
+one query finds the queues of a kind of recipients, or of one recipient. Opening a queue is one write, and so
+is its end; only a worker that looks for what was left behind reads the shards.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from parley.core.deliveries import DeliveryEvent, Lane, LaneClaim
+from parley.core.deliveries import DeliveryEvent, DeliveryQueue, QueueClaim
 from parley.store.dynamodb.driver import (
     ConditionFailed,
     Dynamo,
@@ -23,7 +23,7 @@ from parley.store.dynamodb.driver import (
     number,
     retry_unknown,
 )
-from parley.store.dynamodb.schema import LANES, SEPARATOR
+from parley.store.dynamodb.schema import QUEUES, SEPARATOR
 
 SHARDS = 32
 WRITES_AT_ONCE_MAX = 16
@@ -44,17 +44,17 @@ encode = msgspec.json.Encoder().encode
 decode_events = msgspec.json.Decoder(tuple[DeliveryEvent, ...]).decode
 
 
-class DynamoLanes:
+class DynamoDeliveryQueues:
     def __init__(self, dynamo: Dynamo) -> None:
         self._dynamo = dynamo
         self._next_shard = 0
 
     async def extend(
-        self, chat_id: str, recipients: Sequence[str], first: int, last: int, claim: LaneClaim | None = None
-    ) -> list[Lane]:
+        self, chat_id: str, recipients: Sequence[str], first: int, last: int, claim: QueueClaim | None = None
+    ) -> list[DeliveryQueue]:
         token, due_ms = (claim.token, claim.until_ms) if claim is not None else ("", 0)
 
-        async def extend_one(recipient: str) -> Lane | None:
+        async def extend_one(recipient: str) -> DeliveryQueue | None:
             values: Item = {
                 ":chat": chat_id,
                 ":recipient": recipient,
@@ -68,8 +68,8 @@ class DynamoLanes:
             try:
                 before = await retry_unknown(
                     lambda: self._dynamo.update(
-                        LANES,
-                        lane_key(chat_id, recipient),
+                        QUEUES,
+                        queue_key(chat_id, recipient),
                         OPEN_OR_RAISE,
                         values,
                         condition="attribute_not_exists(target) OR target < :last",
@@ -82,7 +82,7 @@ class DynamoLanes:
             return (
                 None
                 if before
-                else Lane(
+                else DeliveryQueue(
                     chat_id=chat_id,
                     recipient=recipient,
                     next_sequence=first,
@@ -93,32 +93,34 @@ class DynamoLanes:
             )
 
         found = await map_concurrently(extend_one, recipients, WRITES_AT_ONCE_MAX)
-        return [lane for lane in found if lane is not None]
+        return [queue for queue in found if queue is not None]
 
-    async def due(self, prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()) -> list[Lane]:
+    async def due(
+        self, prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()
+    ) -> list[DeliveryQueue]:
         """Begins with another shard each time, and ends as soon as there are enough."""
         first, self._next_shard = self._next_shard, (self._next_shard + 1) % SHARDS
         shards = [(first + step) % SHARDS for step in range(SHARDS)]
-        found: list[Lane] = []
+        found: list[DeliveryQueue] = []
         for start in range(0, SHARDS, SHARDS_AT_ONCE_MAX):
             some = shards[start : start + SHARDS_AT_ONCE_MAX]
 
-            async def look(shard: int) -> list[Lane]:
+            async def look(shard: int) -> list[DeliveryQueue]:
                 return await self._due_in(shard, prefix, now_ms, limit, besides)
 
-            for lanes in await map_concurrently(look, some, SHARDS_AT_ONCE_MAX):
-                found += lanes
+            for queues in await map_concurrently(look, some, SHARDS_AT_ONCE_MAX):
+                found += queues
             if len(found) >= limit:
                 break
         return found[:limit]
 
     async def _due_in(
         self, shard: int, prefix: str, now_ms: int, limit: int, besides: Collection[str]
-    ) -> list[Lane]:
-        found: list[Lane] = []
+    ) -> list[DeliveryQueue]:
+        found: list[DeliveryQueue] = []
         async for items in self._pages(shard, prefix, "due_ms <= :now", {":now": now_ms}):
-            lanes = [lane_in(item) for item in items]
-            found += [lane for lane in lanes if lane.recipient not in besides]
+            queues = [queue_in(item) for item in items]
+            found += [queue for queue in queues if queue.recipient not in besides]
             if len(found) >= limit:
                 break
         return found
@@ -137,21 +139,23 @@ class DynamoLanes:
     ) -> AsyncIterator[list[Item]]:
         keys, wanted = "shard_no = :shard", Item({":shard": shard, **(values or {})})
         if prefix:
-            keys, wanted = f"{keys} AND begins_with(lane, :prefix)", wanted | {":prefix": prefix}
+            keys, wanted = f"{keys} AND begins_with(queue, :prefix)", wanted | {":prefix": prefix}
         start: Item | None = None
         while True:
-            page = await self._dynamo.query(LANES, keys, wanted, filter=condition, start=start)
+            page = await self._dynamo.query(QUEUES, keys, wanted, filter=condition, start=start)
             yield page.items
             start = page.next_key
             if start is None:
                 return
 
-    async def claim(self, chat_id: str, recipient: str, claim: LaneClaim, now_ms: int) -> Lane | None:
-        """Without `retry_unknown`: its answer is the lane as it was. An unknown claim runs out by itself."""
+    async def claim(
+        self, chat_id: str, recipient: str, claim: QueueClaim, now_ms: int
+    ) -> DeliveryQueue | None:
+        """Without `retry_unknown`: its answer is the queue as it was. An unknown claim runs out by itself."""
         try:
             before = await self._dynamo.update(
-                LANES,
-                lane_key(chat_id, recipient),
+                QUEUES,
+                queue_key(chat_id, recipient),
                 "SET claim = :token, due_ms = :until",
                 {":token": claim.token, ":until": claim.until_ms, ":now": now_ms},
                 condition="due_ms <= :now",
@@ -159,23 +163,23 @@ class DynamoLanes:
             )
         except ConditionFailed:
             return None
-        return lane_in(before)
+        return queue_in(before)
 
-    async def advance(self, lane: Lane, token: str) -> Lane | None:
+    async def advance(self, queue: DeliveryQueue, token: str) -> DeliveryQueue | None:
         values: Item = {
-            ":next": lane.next_sequence,
-            ":due": lane.due_ms,
-            ":retries": lane.retry_count,
-            ":crashes": lane.crashes,
-            ":attempts": encode(lane.attempts).decode(),
-            ":new": lane.claim,
+            ":next": queue.next_sequence,
+            ":due": queue.due_ms,
+            ":retries": queue.retry_count,
+            ":crashes": queue.crashes,
+            ":attempts": encode(queue.attempts).decode(),
+            ":new": queue.claim,
             ":token": token,
         }
         try:
             stored = await retry_unknown(
                 lambda: self._dynamo.update(
-                    LANES,
-                    lane_key(lane.chat_id, lane.recipient),
+                    QUEUES,
+                    queue_key(queue.chat_id, queue.recipient),
                     ADVANCE,
                     values,
                     condition="claim = :token",
@@ -183,21 +187,21 @@ class DynamoLanes:
                 )
             )
         except ConditionFailed as error:
-            # An earlier attempt whose answer was lost may have given the lane back.
+            # An earlier attempt whose answer was lost may have given the queue back.
             if error.item is None:
                 return None
-            stored_lane = lane_in(error.item)
-            return stored_lane if stored_lane == replace(lane, target=stored_lane.target) else None
-        return lane_in(stored)
+            stored_queue = queue_in(error.item)
+            return stored_queue if stored_queue == replace(queue, target=stored_queue.target) else None
+        return queue_in(stored)
 
-    async def finish(self, lane: Lane) -> bool:
+    async def finish(self, queue: DeliveryQueue) -> bool:
         try:
             await retry_unknown(
                 lambda: self._dynamo.delete(
-                    LANES,
-                    lane_key(lane.chat_id, lane.recipient),
+                    QUEUES,
+                    queue_key(queue.chat_id, queue.recipient),
                     condition="attribute_not_exists(target) OR (target <= :target AND claim = :claim)",
-                    values={":target": lane.target, ":claim": lane.claim},
+                    values={":target": queue.target, ":claim": queue.claim},
                 )
             )
         except ConditionFailed:
@@ -208,32 +212,32 @@ class DynamoLanes:
         async def forget_in(shard: int) -> None:
             async for items in self._pages(shard, recipient + SEPARATOR):
                 keys: list[Item] = [{"shard_no": item["shard_no"], "lane": item["lane"]} for item in items]
-                await self._dynamo.batch_delete(LANES, keys)
+                await self._dynamo.batch_delete(QUEUES, keys)
 
         await map_concurrently(forget_in, range(SHARDS), SHARDS_AT_ONCE_MAX)
 
 
-async def lanes_of_chat(dynamo: Dynamo, chat_id: str) -> list[Item]:
-    """Every lane of a chat: one shard is read."""
+async def queues_of_chat(dynamo: Dynamo, chat_id: str) -> list[Item]:
+    """Every queue of a chat: one shard is read."""
     values: Item = {":shard": _shard(chat_id), ":chat": chat_id}
-    return await dynamo.query_all(LANES, "shard_no = :shard", values, filter="chat_id = :chat")
+    return await dynamo.query_all(QUEUES, "shard_no = :shard", values, filter="chat_id = :chat")
 
 
 def _shard(chat_id: str) -> int:
     return zlib.crc32(chat_id.encode()) % SHARDS
 
 
-def lane_key(chat_id: str, recipient: str) -> Item:
+def queue_key(chat_id: str, recipient: str) -> Item:
     return {"shard_no": _shard(chat_id), "lane": f"{recipient}{SEPARATOR}{chat_id}"}
 
 
-def _own(item: Item | None, token: str) -> Lane | None:
-    """The stored lane, if the claim of this token opened it."""
-    return lane_in(item) if item is not None and token and item.get("claim") == token else None
+def _own(item: Item | None, token: str) -> DeliveryQueue | None:
+    """The stored queue, if the claim of this token opened it."""
+    return queue_in(item) if item is not None and token and item.get("claim") == token else None
 
 
-def lane_in(item: Item) -> Lane:
-    return Lane(
+def queue_in(item: Item) -> DeliveryQueue:
+    return DeliveryQueue(
         chat_id=cast(str, item["chat_id"]),
         recipient=cast(str, item["recipient"]),
         next_sequence=number(item, "next_sequence"),
