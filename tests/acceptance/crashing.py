@@ -50,13 +50,13 @@ class Held:
 
     def __init__(self, label: str, file: Path) -> None:
         self._file = file
-        self.environment = {faults.HOLD: f"{label}:{file}"}
+        self.environment = {faults.PAUSE: f"{label}:{file}"}
 
     def arm(self) -> None:
         self._file.touch()
 
     async def until_reached(self) -> None:
-        await until_exists(self._file.with_suffix(".held"))
+        await until_exists(self._file.with_suffix(".paused"))
 
     def let_go(self) -> None:
         self._file.unlink()

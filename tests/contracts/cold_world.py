@@ -56,7 +56,7 @@ class ColdWorld:
         after_days: int = 0,
         objects: Objects | None = None,
         consumers: Sequence[NeededFrom] = (),
-        reach: Callable[[str], None] = lambda _: None,
+        fault_point: Callable[[str], None] = lambda _: None,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         engine = store.engine
@@ -78,7 +78,7 @@ class ColdWorld:
             metrics=self.metrics,
             after_days=after_days,
             consumers=consumers,
-            fault_point=reach,
+            fault_point=fault_point,
         )
         self.log = TieredLog(engine.log, tier, self.reader)
         self.overviews = TieredOverviews(engine.overviews, tier, self.log)

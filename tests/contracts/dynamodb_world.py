@@ -52,7 +52,7 @@ class Gate:
         self._way.set()
 
     def __call__(self, label: str) -> Awaitable[bool] | None:
-        if not self._is_closed:
+        if label != "after_allocate" or not self._is_closed:
             return None
         self._is_closed = False
         self.reached.set()
@@ -68,7 +68,12 @@ class Node(DynamoOpenStore):
 
     def __init__(self, allocator: str | None, options: dict[str, Any]) -> None:
         self.faults, self.gate, self.crash = Later(), Gate(), Crash()
-        own = {"faults": self.faults, "hold": self.gate, "reach": self.crash}
+
+        def fault_point(label: str) -> Awaitable[bool] | None:
+            self.crash(label)
+            return self.gate(label)
+
+        own = {"faults": self.faults, "fault_point": fault_point}
         super().__init__(allocator, own | options)
 
     async def beside(self, other: "Node") -> None:

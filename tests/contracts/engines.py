@@ -262,8 +262,6 @@ class MemoryOpenStore(PortsOfStore):
         self.metrics = Metrics(self.clock)
         self.tables = Tables()
         self._options = {"sequencing": sequencing, **options}
-        if "reach" in self._options:
-            self._options["hold"] = self._options.pop("reach")
         self.rows = MemoryRows(self.tables)
         self.store: MemoryStore
 

@@ -35,7 +35,7 @@ class AnySession:
 
 
 class FilesWorld:
-    """`reach`: called at labelled points. `cold`: with a cold tier."""
+    """`fault_point`: called at labelled points. `cold`: with a cold tier."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class FilesWorld:
         *,
         objects: Objects | None = None,
         cold: ColdWorld | None = None,
-        reach: Callable[[str], None] = lambda _: None,
+        fault_point: Callable[[str], None] = lambda _: None,
     ) -> None:
         engine, metrics = store.engine, Metrics(store.clock)
         self.store = store
@@ -58,7 +58,7 @@ class FilesWorld:
             store.clock,
             metrics,
             unused_ms=HOUR_MS,
-            fault_point=reach,
+            fault_point=fault_point,
         )
         rights = UploadRights(store.accounts, store.directory, AnySession())
         self.uploads = Uploads(
@@ -73,7 +73,7 @@ class FilesWorld:
             metrics=metrics,
             quota_bytes=0,
             upload_ms=HOUR_MS,
-            fault_point=reach,
+            fault_point=fault_point,
         )
         self.downloads = Downloads(
             files=store.attachments,
@@ -86,7 +86,7 @@ class FilesWorld:
             metrics=metrics,
             address_ms=HOUR_MS,
         )
-        self.attaching = Attaching(store.attachments, self.log, store.clock, metrics, reach)
+        self.attaching = Attaching(store.attachments, self.log, store.clock, metrics, fault_point)
         self.sender = StraightSender(self.log)
         archiver = None if cold is None else cold.archiver
         self.eraser = EntryWriter(engine.log, engine.entries, archiver, files=self.removal)

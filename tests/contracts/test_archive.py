@@ -312,7 +312,7 @@ async def test_an_archiver_may_die_anywhere(engine: Engine, tmp_path: Path, labe
                 raise Died
 
         with pytest.raises(Died):
-            await ColdWorld(store, tmp_path, reach=die).run()
+            await ColdWorld(store, tmp_path, fault_point=die).run()
         await store.reopen()
         cold = ColdWorld(store, tmp_path)
         assert await synced(cold.log, chat) == wanted
@@ -403,7 +403,7 @@ async def test_nothing_is_trimmed_that_cannot_be_read_back(tmp_path: Path) -> No
                 for path in cold.segments():
                     path.write_bytes(path.read_bytes()[:-1])
 
-        cold = ColdWorld(store, tmp_path, reach=damage)
+        cold = ColdWorld(store, tmp_path, fault_point=damage)
         assert chat in (await cold.run()).failed
         assert (await cold.mark(chat)).trimmed_through == 0
         assert await rows_in(store, chat) == rows

@@ -131,7 +131,7 @@ async def test_a_writer_that_was_asleep_does_not_write_below_the_mark() -> None:
         held = True
         return wait()
 
-    async with two_nodes("two_phase", hold=hold) as (one, two):
+    async with two_nodes("two_phase", fault_point=hold) as (one, two):
         ann, ben = await add_people(one, "ann", "ben")
         chat = await add_group(one, ann, ben)
         late = asyncio.create_task(stored(two, message(chat, ann, "late")))

@@ -270,7 +270,7 @@ async def test_a_late_writer_does_not_write_below_the_mark(tmp_path: Path) -> No
         held = True
         return wait()
 
-    async with SqliteEngine("two_phase", tmp_path).opened(hold=hold) as store:
+    async with SqliteEngine("two_phase", tmp_path).opened(fault_point=hold) as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         late = asyncio.create_task(stored(store, message(chat, ann, "late")))

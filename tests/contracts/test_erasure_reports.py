@@ -59,7 +59,7 @@ class ErasureWorld:
             store.cursors.note_acked(self.ann, device, chat, 1, store.clock())
         await store.cursors.flush()
 
-    def admin(self, reach: Callable[[str], None] = lambda _: None) -> BodyAdmin:
+    def admin(self, fault_point: Callable[[str], None] = lambda _: None) -> BodyAdmin:
         engine = self.store.engine
         eraser = EntryWriter(engine.log, engine.entries, self.cold.archiver)
         retention = Retention(
@@ -74,7 +74,7 @@ class ErasureWorld:
             clock=self.store.clock,
             forget_cursors=engine.member_states.forget_cursors,
             forget_reasons=self._forget_reasons,
-            fault_point=reach,
+            fault_point=fault_point,
         )
 
     async def _forget_reasons(self, user_id: str, *, dry: bool = False) -> int:

@@ -101,7 +101,7 @@ async def test_a_process_may_die_anywhere(engine: Engine, tmp_path: Path, label:
                 raise Died
 
         with pytest.raises(Died):
-            await _whole_life(FilesWorld(store, tmp_path, reach=die), chat, ann)
+            await _whole_life(FilesWorld(store, tmp_path, fault_point=die), chat, ann)
         await store.reopen()
         world = FilesWorld(store, tmp_path)
         for _ in range(2):

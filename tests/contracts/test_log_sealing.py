@@ -120,7 +120,7 @@ def two_phase(tmp_path: Path) -> SqliteEngine:
 async def test_a_draft_overtaken_while_it_waits_is_stored_at_its_number(two_phase: SqliteEngine) -> None:
     """Who took 1 and is slow still writes at 1, and nobody reads 2 before that."""
     gate = Gate()
-    async with two_phase.opened(hold=gate) as store:
+    async with two_phase.opened(fault_point=gate) as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         slow = asyncio.create_task(stored(store, message(chat, ann, "slow")))
@@ -135,7 +135,7 @@ async def test_a_draft_overtaken_while_it_waits_is_stored_at_its_number(two_phas
 async def test_a_draft_whose_number_was_sealed_takes_another(two_phase: SqliteEngine) -> None:
     """A number is written once: who comes after the seal is stored at a new one, exactly once."""
     gate = Gate()
-    async with two_phase.opened(hold=gate) as store:
+    async with two_phase.opened(fault_point=gate) as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         draft = message(chat, ann, "slow")
@@ -153,7 +153,7 @@ async def test_a_draft_whose_number_was_sealed_takes_another(two_phase: SqliteEn
 async def test_a_retry_overtakes_its_held_original(two_phase: SqliteEngine) -> None:
     """The retry of a held draft is stored once; the original leaves a void and is answered with the retry."""
     gate = Gate()
-    async with two_phase.opened(hold=gate) as store:
+    async with two_phase.opened(fault_point=gate) as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         draft = message(chat, ann, "once")
@@ -170,7 +170,7 @@ async def test_a_retry_overtakes_its_held_original(two_phase: SqliteEngine) -> N
 async def test_a_removal_while_a_draft_waits_counts(two_phase: SqliteEngine) -> None:
     """Membership is decided when the entry is written, not when its number was taken."""
     gate = Gate()
-    async with two_phase.opened(hold=gate) as store:
+    async with two_phase.opened(fault_point=gate) as store:
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_group(store, ann, ben)
         slow = asyncio.create_task(store.log.append([message(chat, ben, "late")]))
@@ -185,7 +185,7 @@ async def test_a_removal_while_a_draft_waits_counts(two_phase: SqliteEngine) -> 
 async def test_a_removal_never_stands_before_what_was_decided_without_it(two_phase: SqliteEngine) -> None:
     """A change that was overtaken gives its number up: nobody has a message behind his own removal."""
     gate = Gate()
-    async with two_phase.opened(hold=gate) as store:
+    async with two_phase.opened(fault_point=gate) as store:
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_group(store, ann, ben)
         removal = asyncio.create_task(stored(store, change(chat, ann, Action.REMOVED, ben)))
@@ -206,12 +206,12 @@ async def test_what_was_written_before_a_failure_is_answered_as_written(
     gate, locks = Gate(), contextlib.ExitStack()
 
     def hold(label: str) -> Awaitable[None] | None:
-        if gate.opened.is_set():
+        if label == "after_allocate" and gate.opened.is_set():
             other = locks.enter_context(contextlib.closing(apsw.Connection(str(two_phase.path))))
             other.execute("BEGIN IMMEDIATE")
         return gate(label)
 
-    async with two_phase.opened(hold=hold) as store:
+    async with two_phase.opened(fault_point=hold) as store:
         (ann,) = await add_people(store, "ann")
         kept, lost = await add_group(store, ann), await add_group(store, ann)
         sending = asyncio.create_task(

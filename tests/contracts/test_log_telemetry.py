@@ -31,7 +31,7 @@ class LeapingTime:
     def now(self) -> float:
         return self._now
 
-    def reach(self, label: str) -> None:
+    def fault_point(self, label: str) -> None:
         if label == self._label:
             self._now += ELSEWHERE_SECONDS
 
@@ -45,7 +45,7 @@ async def test_an_allocation_is_timed_without_what_is_around_it(engine: Engine) 
     # On SQLite in atomic the point lies within: statements and COMMIT are one transaction.
     is_within = isinstance(engine, SqliteEngine) and engine.sequencing == "atomic"
     time = LeapingTime(PLACES[engine.sequencing])
-    async with engine.opened(reach=time.reach) as store:
+    async with engine.opened(fault_point=time.fault_point) as store:
         store.metrics.now = time.now
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
@@ -164,7 +164,7 @@ async def test_a_retry_is_told_as_a_duplicate(engine: Engine) -> None:
 async def test_a_race_is_told(engine: Engine) -> None:
     """Of two that send one message at once, the one that comes second says that it lost."""
     gate = Gate()
-    async with engine.opened(hold=gate) as store, beside(store) as rival:
+    async with engine.opened(fault_point=gate) as store, beside(store) as rival:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         winner, loser = named(chat, ann, "winner"), named(chat, ann, "loser")

@@ -159,7 +159,7 @@ async def test_an_archiver_at_work_brings_no_body_back(engine: Engine, tmp_path:
             if label == "archive_before_record" and not held:
                 held.append(asyncio.ensure_future(keeper.erase(ann)))
 
-        slow = ColdWorld(store, tmp_path, reach=erase_meanwhile)
+        slow = ColdWorld(store, tmp_path, fault_point=erase_meanwhile)
         record = slow.tier.record
 
         async def after_the_erasure(chat_id: str, mark: object) -> bool:

@@ -19,8 +19,8 @@ class Holding:
         self.go = asyncio.Event()
         self.waits = asyncio.Event()
 
-    def __call__(self, _: str) -> asyncio.Future[None] | None:
-        if self.waits.is_set():
+    def __call__(self, label: str) -> asyncio.Future[None] | None:
+        if label != "after_allocate" or self.waits.is_set():
             return None
         self.waits.set()
         return asyncio.ensure_future(self._wait())
@@ -32,7 +32,7 @@ class Holding:
 async def test_what_was_overtaken_comes_first(tmp_path: Path) -> None:
     """With two_phase a lower number that is written later is still handed out before the higher one, once."""
     holding = Holding()
-    async with SqliteEngine("two_phase", tmp_path).opened(hold=holding) as store:
+    async with SqliteEngine("two_phase", tmp_path).opened(fault_point=holding) as store:
         ann = await add_person(store, "ann")
         chat_id = await add_group(store, ann)
         worker, later = Worker(), Worker()

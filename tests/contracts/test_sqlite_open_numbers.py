@@ -85,7 +85,7 @@ async def with_two_open(store: SqliteOpenStore, gates: Gates) -> tuple[str, str,
 async def test_the_head_is_before_the_first_of_several_open_numbers(two_phase: SqliteEngine) -> None:
     """The lowest open number ends the log for every reader; as it is written, the head moves to the next."""
     gates = Gates(2)
-    async with two_phase.opened(hold=gates) as store:
+    async with two_phase.opened(fault_point=gates) as store:
         ann, chat, slow = await with_two_open(store, gates)
         heads = [(await head_of(store, chat), (await position_of(store, ann, chat)).head)]
         assert await read_all(store, chat) == []
@@ -99,7 +99,7 @@ async def test_the_head_is_before_the_first_of_several_open_numbers(two_phase: S
 async def test_the_second_of_two_open_numbers_moves_no_head(two_phase: SqliteEngine) -> None:
     """What is written above a number that is still open is not read before it."""
     gates = Gates(2)
-    async with two_phase.opened(hold=gates) as store:
+    async with two_phase.opened(fault_point=gates) as store:
         _, chat, slow = await with_two_open(store, gates)
         gates.opened[1].set()
         await slow[1]
@@ -112,7 +112,7 @@ async def test_the_second_of_two_open_numbers_moves_no_head(two_phase: SqliteEng
 async def test_a_device_that_subscribes_meanwhile_misses_nothing(two_phase: SqliteEngine) -> None:
     """Who starts to listen while two numbers are open hears both of them, and what is above, in order."""
     gates = Gates(2)
-    async with two_phase.opened(hold=gates) as store:
+    async with two_phase.opened(fault_point=gates) as store:
         ann, chat, slow = await with_two_open(store, gates)
         hub, ear = hub_over(store.log, store.directory, store.metrics), Ear(ann)
         await hub.subscribe(ear)
@@ -128,7 +128,7 @@ async def test_a_device_that_subscribes_meanwhile_misses_nothing(two_phase: Sqli
 async def test_a_number_that_is_written_after_an_overview_is_a_change(two_phase: SqliteEngine) -> None:
     """Taking a number is one change and writing it another: who asked in between is told of it next time."""
     gates = Gates(1)
-    async with two_phase.opened(hold=gates) as store:
+    async with two_phase.opened(fault_point=gates) as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         slow = asyncio.create_task(stored(store, message(chat, ann, "slow")))

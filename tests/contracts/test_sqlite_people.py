@@ -94,7 +94,7 @@ async def test_a_device_says_nothing_while_it_is_forgotten(sqlite: SqliteEngine,
         if reached == label and speaking:
             speaking.pop()()
 
-    async with sqlite.opened(reach=speak) as store:
+    async with sqlite.opened(fault_point=speak) as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         await said(store, chat, ann, "1", "2")

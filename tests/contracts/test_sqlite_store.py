@@ -55,7 +55,7 @@ async def test_a_read_during_a_commit_does_not_hide_it(sqlite: SqliteEngine) -> 
         if label == "after_write_before_commit" and chats:
             finished(store.log.heads(chats))
 
-    async with sqlite.opened(reach=read_meanwhile) as store:
+    async with sqlite.opened(fault_point=read_meanwhile) as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         await said(store, chat, ann, "first")

@@ -11,11 +11,12 @@ from parley.store.copy_mark import check_copied
 from parley.store.ports import Batching
 from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
+from parley.store.two_phase import FaultPoint, no_fault
 from parley.telemetry import Metrics
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
 from tests.memory.delivery import MemoryDeliveryQueues
 from tests.memory.entry_changes import MemoryEntries
-from tests.memory.log import Hold, MemoryLog, hold_nothing
+from tests.memory.log import MemoryLog
 from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
 from tests.memory.people import (
     MemoryDirectory,
@@ -59,7 +60,7 @@ class MemoryStore:
         ids: Ids,
         metrics: Metrics,
         sequencing: str = "atomic",
-        hold: Hold = hold_nothing,
+        fault_point: FaultPoint = no_fault,
     ) -> None:
         self.directory = MemoryDirectory(tables)
         self.member_states = MemoryMemberStates(tables)
@@ -81,7 +82,7 @@ class MemoryStore:
             metrics=metrics,
             is_atomic=sequencing == "atomic",
             commit=self.cursors.commit,
-            hold=hold,
+            fault_point=fault_point,
         )
 
     async def create(self, report: Callable[[str], None]) -> list[str]:

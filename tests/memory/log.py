@@ -7,7 +7,7 @@ run, and a second step writes the entry, or a void when the draft may no longer 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from msgspec import structs
@@ -57,6 +57,7 @@ from parley.store.log_telemetry import (
     trace_races,
 )
 from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.two_phase import FaultPoint, no_fault
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_BYTES_MAX
@@ -64,15 +65,8 @@ from tests.memory.tables import ChatRecord, StateRecord, Tables
 
 SEAL_AFTER_MS = 2_000
 
-Hold = Callable[[str], Awaitable[None] | None]
-"""Called at labelled points of an append, so that tests can wait or fail there."""
-
 News = dict[str, Persisted]
 """What an append has made durable so far, by chat."""
-
-
-def hold_nothing(_: str) -> None:
-    """Never wait."""
 
 
 class MemoryLog:
@@ -87,7 +81,7 @@ class MemoryLog:
         metrics: Metrics | None = None,
         is_atomic: bool = True,
         commit: Callable[[], None] = lambda: None,
-        hold: Hold = hold_nothing,
+        fault_point: FaultPoint = no_fault,
     ) -> None:
         self._tables = tables
         self._clock = clock
@@ -95,7 +89,7 @@ class MemoryLog:
         self._metrics = metrics
         self._is_atomic = is_atomic
         self._commit = commit
-        self._hold = hold
+        self._fault_point = fault_point
         self._under_way: set[tuple[str, int]] = set()
         """Numbers that this process has allocated and will resolve itself."""
 
@@ -127,9 +121,9 @@ class MemoryLog:
     async def _reach(self, label: str) -> None:
         """Let other tasks run, as a disk would."""
         await asyncio.sleep(0)
-        held = self._hold(label)
-        if held is not None:
-            await held
+        pause = self._fault_point(label)
+        if pause is not None:
+            await pause
 
     def _append_atomic(self, draft: Draft, news: News) -> Outcome:
         decided = self._decide(draft)

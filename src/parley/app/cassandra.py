@@ -104,6 +104,5 @@ def make_cassandra_store(
         publishes=bool(config.kafka.brokers),
         replication=f"{{'class': 'NetworkTopologyStrategy', '{local_dc}': {replicas}}}",
         drafts_max=faults.batch_max_from(environment, MESSAGES_PER_BATCH_MAX),
-        reach=faults.fault_point_from({} if beside else environment),
-        hold=faults.hold_from(environment),
+        fault_point=faults.fault_point_in_store({} if beside else environment),
     )

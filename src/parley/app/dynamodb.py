@@ -83,6 +83,5 @@ def make_dynamo_store(
         counters_elsewhere=not is_atomic and config.store.allocator not in IN_STORE,
         publishes=bool(config.kafka.brokers),
         drafts_max=faults.batch_max_from(environment, MESSAGES_PER_TRANSACTION_MAX),
-        reach=faults.fault_point_from({} if beside else environment),
-        hold=faults.hold_from(environment),
+        fault_point=faults.fault_point_in_store({} if beside else environment),
     )

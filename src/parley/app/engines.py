@@ -73,8 +73,7 @@ def _make_engine(
         metrics=metrics,
         sequencing=config.store.sequencing,
         vfs=faults.vfs_from(injected),
-        reach=faults.fault_point_from(injected),
-        hold=faults.hold_from(injected),
+        fault_point=faults.fault_point_in_store(injected),
         beside=beside,
     )
 

@@ -102,6 +102,7 @@ def make_attaching(
 
 
 def make_files(
+    *,
     engine: Engine,
     kinds: Kinds,
     config: Config,

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from parley.bodies.retention import Retention
     from parley.cluster.forget_calls import PeerForgets
     from parley.cluster.routing import RoutingWorker
+    from parley.files.service import FileService
 
 HOLDER_BYTES = 8
 TENURE_BYTES = 8
@@ -151,9 +152,7 @@ class App:
         self.search = self._make_search()
         self.memory = NodeMemory(store, self.hub, self.search.indexer)
         self.forgets = self._make_forgets()
-        self.files = make_files(
-            store, kinds, config, clock, make_ids, metrics, environment, self.identities.sign_in
-        )
+        self.files = self._make_files()
         self.message_actions = self._make_message_actions()
         self.sending = self._make_sending()
         self.answered_requests = AnsweredRequests(store.records, clock, secrets.token_bytes)
@@ -193,6 +192,18 @@ class App:
         kinds, signals, directory = self.kinds, self.ephemeral.signals, self.store.directory
         return InvitationService(
             self.membership, directory, kinds.invitations, kinds.relations, signals, self.clock
+        )
+
+    def _make_files(self) -> FileService | None:
+        return make_files(
+            engine=self.store,
+            kinds=self.kinds,
+            config=self.config,
+            clock=self.clock,
+            make_ids=self.ids,
+            metrics=self.metrics,
+            environment=self.environment,
+            sessions=self.identities.sign_in,
         )
 
     def _make_deletions(self) -> AccountDeletions:

@@ -38,8 +38,10 @@ from parley.store.ports import Allocator
 from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.telemetry import Metrics
 
-Hold = Callable[[str], Awaitable[None] | None]
-"""Asked at labelled points, so that tests can keep one batch waiting while another overtakes it."""
+FaultPoint = Callable[[str], Awaitable[None] | None]
+"""Called at labelled points of the path, so that tests can crash there. Where an append has its numbers it is
+waited for, if the test wants another append to overtake this one.
+"""
 
 ROUNDS_MAX = 20
 """How often an append tries again what another one disturbed."""
@@ -62,6 +64,10 @@ class NumberedChat(Protocol):
 
 
 ChatT = TypeVar("ChatT", bound=NumberedChat)
+
+
+def no_fault(_: str) -> None:
+    """At no point."""
 
 
 async def write_visibly(
@@ -90,17 +96,15 @@ async def taken(
     prefixes: Prefixes[ChatT],
     state: ChatT,
     drafts: Sequence[Draft],
-    reach: Callable[[str], None],
-    hold: Hold,
+    fault_point: FaultPoint,
 ) -> AsyncIterator[None]:
     """These numbers are for these drafts. At the end each is an entry, a void, or abandoned."""
     prefixes.take(state.chat_id, numbers)
     trace_allocated(drafts, numbers)
     try:
-        reach("after_allocate")
-        held = hold("after_allocate")
-        if held is not None:
-            await held
+        pause = fault_point("after_allocate")
+        if pause is not None:
+            await pause
         yield
     finally:
         prefixes.give_back(state.chat_id, numbers)

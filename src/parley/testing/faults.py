@@ -1,11 +1,11 @@
-"""Injected faults, for tests: crashes and holds at labelled points, and a disk that fails.
+"""Injected faults, for tests: crashes and pauses at labelled points, and a disk that fails.
 
 Off by default. The environment turns them on:
 
     PARLEY_TEST_CRASH=label[:n[:FILE]]
                                     the process kills itself when it reaches the label for the n-th time,
                                     counted only while FILE exists, if one is given
-    PARLEY_TEST_HOLD=label:FILE     the first task at the label waits while FILE exists
+    PARLEY_TEST_PAUSE=label:FILE    the first task at the label waits while FILE exists
     PARLEY_TEST_DISK=FILE           the store's writes fail as FILE says: `full`, `sync` or `io`;
                                     no file, or an empty one, means a healthy disk
     PARLEY_TEST_BATCH_MAX=n         no transaction of a shared store takes more than n messages
@@ -33,7 +33,7 @@ from parley.files.steps import FILE_LABELS
 from parley.search.indexer import INDEX_LABELS
 
 CRASH = "PARLEY_TEST_CRASH"
-HOLD = "PARLEY_TEST_HOLD"
+PAUSE = "PARLEY_TEST_PAUSE"
 DISK = "PARLEY_TEST_DISK"
 BATCH_MAX = "PARLEY_TEST_BATCH_MAX"
 LABELS = (
@@ -48,7 +48,7 @@ LABELS = (
     *ACTION_LABELS,
     *FILE_LABELS,
 )
-HOLD_POLL_SECONDS = 0.005
+PAUSE_POLL_SECONDS = 0.005
 VFS_NAME = "parley-faults"
 
 
@@ -78,15 +78,22 @@ class Crash:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def hold_from(environment: Mapping[str, str]) -> Callable[[str], Awaitable[None] | None]:
-    """A wait at a labelled point: the first task that reaches it waits while a file exists."""
-    label, _, file = environment.get(HOLD, "").partition(":")
+def fault_point_in_store(environment: Mapping[str, str]) -> Callable[[str], Awaitable[None] | None]:
+    """As `fault_point_from`. It also pauses: the first task at the label waits while a file exists."""
+    crash = fault_point_from(environment)
+    label, _, file = environment.get(PAUSE, "").partition(":")
     if not label:
-        return lambda _: None
-    return Hold(label, Path(file))
+        return crash
+    pause = Pause(label, Path(file))
+
+    def fault_point(label: str) -> Awaitable[None] | None:
+        crash(label)
+        return pause(label)
+
+    return fault_point
 
 
-class Hold:
+class Pause:
     def __init__(self, label: str, file: Path) -> None:
         self._label = label
         self._file = file
@@ -99,9 +106,9 @@ class Hold:
         return self._wait()
 
     async def _wait(self) -> None:
-        self._file.with_suffix(".held").touch()
+        self._file.with_suffix(".paused").touch()
         while self._file.exists():  # noqa: ASYNC110 - another process removes it
-            await asyncio.sleep(HOLD_POLL_SECONDS)
+            await asyncio.sleep(PAUSE_POLL_SECONDS)
 
 
 def batch_max_from(environment: Mapping[str, str], usual: int) -> int:

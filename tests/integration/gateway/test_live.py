@@ -172,7 +172,7 @@ async def test_nothing_behind_an_open_number_counts_as_the_head(place: Place, tm
     held = tmp_path / "hold"
     held.touch()
     two_phase = {"PARLEY_STORE_SEQUENCING": "two_phase"}
-    async with place.serving(two_phase, VirtualClock(), PARLEY_TEST_HOLD=f"after_allocate:{held}") as served:
+    async with place.serving(two_phase, VirtualClock(), PARLEY_TEST_PAUSE=f"after_allocate:{held}") as served:
         ann, ben = await served.people("ann", "ben")
         chat = await served.as_(ann).create_group(ben)
         async with (
@@ -182,7 +182,7 @@ async def test_nothing_behind_an_open_number_counts_as_the_head(place: Place, tm
             served.client(ben, live=False) as quiet,
         ):
             first = await slow.post_message(chat, "1")
-            await eventually(held.with_suffix(".held").exists)
+            await eventually(held.with_suffix(".paused").exists)
             assert (await quick.send_message(chat, "2"))["sequence"] == 2
             assert "heads" not in await quiet.heartbeat()
             assert (await quiet.sync(chat))["head"] == 0

@@ -77,12 +77,12 @@ async def test_a_race_is_told(place: Place, lines: list[Line], tmp_path: Path) -
     held = tmp_path / "hold"
     held.touch()
     two_phase = {"PARLEY_STORE_SEQUENCING": "two_phase"}
-    async with place.serving(two_phase, VirtualClock(), PARLEY_TEST_HOLD=f"after_allocate:{held}") as served:
+    async with place.serving(two_phase, VirtualClock(), PARLEY_TEST_PAUSE=f"after_allocate:{held}") as served:
         (ann,) = await served.people("ann")
         chat = await served.as_(ann).create_group()
         body = message("once")
         slow = asyncio.create_task(post(served.as_(ann), served, chat, body, "slow"))
-        await eventually(held.with_suffix(".held").exists)
+        await eventually(held.with_suffix(".paused").exists)
         assert await post(served.as_(ann), served, chat, body, "quick") == 201
         held.unlink()
         assert await slow == 200

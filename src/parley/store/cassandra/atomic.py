@@ -15,6 +15,7 @@ from parley.store.cassandra.batches import ChatBatches, Withdrawn
 from parley.store.cassandra.chat_state import CassandraChatState
 from parley.store.cassandra.client import Cas
 from parley.store.cassandra.prefixes import CassandraPrefixes
+from parley.store.two_phase import FaultPoint
 from parley.telemetry import Metrics
 
 RACE_PAUSE_SECONDS_MAX = 0.05
@@ -23,12 +24,13 @@ RACE_PAUSE_SECONDS_MAX = 0.05
 class CassandraAtomicAppends:
     def __init__(
         self,
+        *,
         planner: AppendPlanner,
         batches: ChatBatches,
         prefixes: CassandraPrefixes,
         metrics: Metrics,
         random: Callable[[], float],
-        reach: Callable[[str], None],
+        fault_point: FaultPoint,
         append_seconds: float,
     ) -> None:
         self._planner = planner
@@ -37,7 +39,7 @@ class CassandraAtomicAppends:
         self._prefixes = prefixes
         self._metrics = metrics
         self._random = random
-        self._reach = reach
+        self._fault_point = fault_point
         self._append_seconds = append_seconds
 
     async def append(self, append: CassandraAppend, state: CassandraChatState) -> None:
@@ -61,7 +63,7 @@ class CassandraAtomicAppends:
     async def _write(self, append: CassandraAppend, state: CassandraChatState, plan: AppendPlan) -> None:
         numbers = list(range(plan.head + 1, plan.head + 1 + len(plan.indices)))
         placed = self._planner.place(append, state, plan.indices, numbers)
-        self._reach("before_write")
+        self._fault_point("before_write")
         started = self._metrics.now()
         sets = {"sequence_counter": numbers[-1], "written_through": numbers[-1]}
         conditions = {"sequence_counter =": plan.head, "written_through =": plan.head}
@@ -81,7 +83,7 @@ class CassandraAtomicAppends:
                 return
             self._metrics.time_allocation(self._metrics.now() - started)
             self._metrics.gaps.add(0, len(placed))
-            self._reach("after_commit_before_ack")
+            self._fault_point("after_commit_before_ack")
             state.head = state.counter = numbers[-1]
             append.settle(state, plan.twins, placed)
 

@@ -40,15 +40,11 @@ from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching
 from parley.store.rows import Finding
 from parley.store.shared import SEAL_AFTER_MS, check_allocator, probe_job
 from parley.store.subscriptions import Subscriptions
-from parley.store.two_phase import Hold
+from parley.store.two_phase import FaultPoint, no_fault
 from parley.telemetry import Metrics
 
 APPENDS_AT_ONCE_MAX = 64
 REPLICATION = "{'class': 'NetworkTopologyStrategy', 'datacenter1': 3}"
-
-
-def nowhere(_: str) -> None:
-    """No fault is injected at any point."""
 
 
 class CassandraStore:
@@ -78,8 +74,7 @@ class CassandraStore:
         drafts_max: int = MESSAGES_PER_BATCH_MAX,
         random_bits: Callable[[int], int] = random.getrandbits,
         chance: Callable[[], float] = random.random,
-        reach: Callable[[str], None] = nowhere,
-        hold: Hold = nowhere,
+        fault_point: FaultPoint = no_fault,
     ) -> None:
         self.cassandra = cassandra
         self.allocator = allocator
@@ -99,11 +94,23 @@ class CassandraStore:
         appends: CassandraAtomicAppends | CassandraTwoPhaseAppends
         if allocator is None:
             appends = CassandraAtomicAppends(
-                planner, batches, prefixes, metrics, chance, reach, append_seconds
+                planner=planner,
+                batches=batches,
+                prefixes=prefixes,
+                metrics=metrics,
+                random=chance,
+                fault_point=fault_point,
+                append_seconds=append_seconds,
             )
         else:
             appends = CassandraTwoPhaseAppends(
-                planner, batches, allocator, prefixes, metrics, reach, hold, append_seconds
+                planner=planner,
+                batches=batches,
+                allocator=allocator,
+                prefixes=prefixes,
+                metrics=metrics,
+                fault_point=fault_point,
+                append_seconds=append_seconds,
             )
         self.log = CassandraLog(planner, appends, prefixes, metrics)
         self.directory = CassandraDirectory(cassandra, states, records, consents, allocator, chance)

@@ -11,7 +11,6 @@ full, that is until all its numbers are resolved; then whoever comes first opens
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from parley.errors import (
     OutcomeUnknown,
@@ -30,7 +29,7 @@ from parley.store.two_phase import (
     ROUNDS_MAX,
     VISIBLE_LOOK_SECONDS,
     VISIBLE_LOOK_SECONDS_MAX,
-    Hold,
+    FaultPoint,
     allocate,
     seal_given_up,
     taken,
@@ -44,13 +43,13 @@ CassandraAttempt = Attempt[AppendPlan]
 class CassandraTwoPhaseAppends:
     def __init__(
         self,
+        *,
         planner: AppendPlanner,
         batches: ChatBatches,
         allocator: Allocator,
         prefixes: CassandraPrefixes,
         metrics: Metrics,
-        reach: Callable[[str], None],
-        hold: Hold,
+        fault_point: FaultPoint,
         append_seconds: float,
     ) -> None:
         self._planner = planner
@@ -59,8 +58,7 @@ class CassandraTwoPhaseAppends:
         self._allocator = allocator
         self._prefixes = prefixes
         self._metrics = metrics
-        self._reach = reach
-        self._hold = hold
+        self._fault_point = fault_point
         self._append_seconds = append_seconds
 
     async def append(self, append: CassandraAppend, state: CassandraChatState) -> None:
@@ -94,7 +92,7 @@ class CassandraTwoPhaseAppends:
             append.put_back([*plan.indices, *(twin.index for twin in plan.twins)])
             return
         drafts = [append.drafts[index] for index in plan.indices]
-        async with taken(numbers, self._prefixes, state, drafts, self._reach, self._hold):
+        async with taken(numbers, self._prefixes, state, drafts, self._fault_point):
             for part in self._parts(append, state, plan, numbers):
                 await self._write(append, state, part, give_up_at)
 
@@ -134,7 +132,7 @@ class CassandraTwoPhaseAppends:
                 return
             if not await self._reach_bucket(append, state, attempt, give_up_at):
                 continue
-            self._reach("before_write")
+            self._fault_point("before_write")
             try:
                 is_written = await self._commit(state, attempt)
             except Withdrawn:
@@ -146,7 +144,7 @@ class CassandraTwoPhaseAppends:
                 state.is_stale = True
                 raise
             if is_written:
-                self._reach("after_commit_before_ack")
+                self._fault_point("after_commit_before_ack")
                 self._settle(append, state, attempt)
                 return
             append.conflicts += 1

@@ -48,6 +48,7 @@ from parley.store.dynamodb.entries import FAILED
 from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.schema import CHATS, COUNTERS
 from parley.store.ports import APPEND_SECONDS_MAX
+from parley.store.two_phase import FaultPoint
 from parley.telemetry import Metrics
 
 RACES_LOST_MAX = 2
@@ -85,13 +86,14 @@ class Contention(Struct):
 class AtomicAppends:
     def __init__(
         self,
+        *,
         planner: Planner,
         prefixes: DynamoPrefixes,
         make_ids: Ids,
         metrics: Metrics,
         marks: UnsavedMarks | None,
         random: Callable[[], float],
-        reach: Callable[[str], None],
+        fault_point: FaultPoint,
         append_seconds: float,
     ) -> None:
         self._append_seconds = append_seconds
@@ -103,7 +105,7 @@ class AtomicAppends:
         self._metrics = metrics
         self._marks = marks
         self._random = random
-        self._reach = reach
+        self._fault_point = fault_point
 
     async def append(self, append: DynamoAppend, state: DynamoChatState) -> None:
         """Write what is to do, one transaction after the other; this node's appends to a chat take turns."""
@@ -136,7 +138,7 @@ class AtomicAppends:
         placed = self._planner.place(append, state, plan.indices, numbers)
         puts = self._planner.puts(placed, may_bundle=True)
         revision, actions = self._actions(state, plan, placed, puts, contention.claim)
-        self._reach("before_write")
+        self._fault_point("before_write")
         token = self._ids.next(EVENT, self._planner.clock())
         started = self._metrics.now()
         try:
@@ -153,7 +155,7 @@ class AtomicAppends:
         else:
             self._metrics.time_allocation(self._metrics.now() - started)
             self._metrics.gaps.add(0, len(placed))
-            self._reach("after_commit_before_ack")
+            self._fault_point("after_commit_before_ack")
             contention.lost, contention.claim, contention.is_mine = 0, None, False
             state.head = numbers[-1]
             state.unkeyed = range(numbers[0], numbers[-1] + 1) if plan.keys_apart else range(0)

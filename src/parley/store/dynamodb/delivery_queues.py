@@ -139,7 +139,7 @@ class DynamoDeliveryQueues:
     ) -> AsyncIterator[list[Item]]:
         keys, wanted = "shard_no = :shard", Item({":shard": shard, **(values or {})})
         if prefix:
-            keys, wanted = f"{keys} AND begins_with(queue, :prefix)", wanted | {":prefix": prefix}
+            keys, wanted = f"{keys} AND begins_with(lane, :prefix)", wanted | {":prefix": prefix}
         start: Item | None = None
         while True:
             page = await self._dynamo.query(QUEUES, keys, wanted, filter=condition, start=start)

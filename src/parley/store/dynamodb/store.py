@@ -39,14 +39,10 @@ from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching
 from parley.store.rows import Finding
 from parley.store.shared import SEAL_AFTER_MS, check_allocator, probe_job
 from parley.store.subscriptions import Subscriptions
-from parley.store.two_phase import Hold
+from parley.store.two_phase import FaultPoint, no_fault
 from parley.telemetry import Metrics
 
 APPENDS_AT_ONCE_MAX = 256
-
-
-def nowhere(_: str) -> None:
-    """No fault is injected at any point."""
 
 
 class DynamoStore:
@@ -74,8 +70,7 @@ class DynamoStore:
         drafts_max: int = MESSAGES_PER_TRANSACTION_MAX,
         random_bits: Callable[[int], int] = random.getrandbits,
         chance: Callable[[], float] = random.random,
-        reach: Callable[[str], None] = nowhere,
-        hold: Hold = nowhere,
+        fault_point: FaultPoint = no_fault,
     ) -> None:
         self.dynamo = dynamo
         self.allocator = allocator
@@ -96,10 +91,26 @@ class DynamoStore:
         marks = self.outbox if publishes else None
         appends: AtomicAppends | TwoPhaseAppends
         if allocator is None:
-            appends = AtomicAppends(planner, prefixes, ids, metrics, marks, chance, reach, append_seconds)
+            appends = AtomicAppends(
+                planner=planner,
+                prefixes=prefixes,
+                make_ids=ids,
+                metrics=metrics,
+                marks=marks,
+                random=chance,
+                fault_point=fault_point,
+                append_seconds=append_seconds,
+            )
         else:
             appends = TwoPhaseAppends(
-                planner, allocator, prefixes, ids, metrics, marks, reach, hold, append_seconds
+                planner=planner,
+                allocator=allocator,
+                prefixes=prefixes,
+                make_ids=ids,
+                metrics=metrics,
+                marks=marks,
+                fault_point=fault_point,
+                append_seconds=append_seconds,
             )
         self.log = DynamoLog(planner, appends, prefixes, metrics)
         self.directory = DynamoDirectory(dynamo, states, consents, clock, ids, allocator)

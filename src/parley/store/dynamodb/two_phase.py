@@ -10,7 +10,6 @@ is visible, that is, when every number below it is written or sealed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -44,7 +43,7 @@ from parley.store.log_telemetry import trace_races
 from parley.store.ports import Allocator
 from parley.store.two_phase import (
     ROUNDS_MAX,
-    Hold,
+    FaultPoint,
     allocate,
     seal_given_up,
     taken,
@@ -66,14 +65,14 @@ PlanAttempt = Attempt[Plan]
 class TwoPhaseAppends:
     def __init__(
         self,
+        *,
         planner: Planner,
         allocator: Allocator,
         prefixes: DynamoPrefixes,
         make_ids: Ids,
         metrics: Metrics,
         marks: UnsavedMarks | None,
-        reach: Callable[[str], None],
-        hold: Hold,
+        fault_point: FaultPoint,
         append_seconds: float,
     ) -> None:
         self._append_seconds = append_seconds
@@ -83,8 +82,7 @@ class TwoPhaseAppends:
         self._ids = make_ids
         self._metrics = metrics
         self._marks = marks
-        self._reach = reach
-        self._hold = hold
+        self._fault_point = fault_point
 
     async def append(self, append: DynamoAppend, state: DynamoChatState) -> None:
         give_up_at = asyncio.get_running_loop().time() + self._append_seconds
@@ -125,7 +123,7 @@ class TwoPhaseAppends:
             append.put_back([*plan.indices, *(twin.index for twin in plan.twins)])
             return
         drafts = [append.drafts[index] for index in plan.indices]
-        async with taken(numbers, self._prefixes, state, drafts, self._reach, self._hold):
+        async with taken(numbers, self._prefixes, state, drafts, self._fault_point):
             placed = self._planner.place(append, state, plan.indices, numbers)
             await self._write(append, state, Attempt(plan, placed))
 
@@ -143,7 +141,7 @@ class TwoPhaseAppends:
                 await seal_given_up(self._prefixes, append, state, attempt.voids, self._metrics)
                 self._planner.settle(append, state, attempt.plan)
                 return
-            self._reach("before_write")
+            self._fault_point("before_write")
             is_overtaken = state.head >= attempt.first
             if is_overtaken and await self._leave_to_bundles(append, state, attempt):
                 continue
@@ -161,7 +159,7 @@ class TwoPhaseAppends:
                 state.is_stale = True
                 raise
             else:
-                self._reach("after_commit_before_ack")
+                self._fault_point("after_commit_before_ack")
                 self._settle(append, state, attempt)
                 return
         raise StoreUnavailable("the conditions of its write failed too often")

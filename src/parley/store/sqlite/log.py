@@ -42,8 +42,8 @@ from parley.store.sqlite.append import FIND_ARCHIVED_KEY, FIND_KEY, CounterMoved
 from parley.store.sqlite.chat_state import SqliteChatState, SqliteChatStates
 from parley.store.sqlite.damage import DAMAGE, note
 from parley.store.sqlite.reads import Reads
-from parley.store.sqlite.writer import Reach, Transaction, Writer
-from parley.store.two_phase import Hold
+from parley.store.sqlite.writer import Transaction, Writer
+from parley.store.two_phase import FaultPoint
 from parley.telemetry import Metrics
 from parley.wire.limits import PAGE_BYTES_MAX
 
@@ -72,6 +72,7 @@ FIND_MESSAGE = (
 class SqliteLog:
     def __init__(
         self,
+        *,
         reads: Reads,
         writer: Writer,
         states: SqliteChatStates,
@@ -79,8 +80,7 @@ class SqliteLog:
         make_ids: ids.Ids,
         metrics: Metrics,
         sequencing: str,
-        reach: Reach,
-        hold: Hold,
+        fault_point: FaultPoint,
     ) -> None:
         self._reads = reads
         self._writer = writer
@@ -88,8 +88,7 @@ class SqliteLog:
         self._clock = clock
         self._ids = make_ids
         self._metrics = metrics
-        self._reach = reach
-        self._hold = hold
+        self._fault_point = fault_point
         self._under_way = two_phase.NumbersUnderWay()
         self._append = self._append_two_phase if sequencing == "two_phase" else self._append_atomic
         self._is_atomic = sequencing == "atomic"
@@ -183,10 +182,9 @@ class SqliteLog:
         if taken:
             self._metrics.time_allocation(self._metrics.now() - started)
         trace_allocated(drafts, allocated.sequences)
-        self._reach("after_allocate")
-        held = self._hold("after_allocate")
-        if held is not None:
-            await held
+        pause = self._fault_point("after_allocate")
+        if pause is not None:
+            await pause
         first = self._ids.reserve(now_ms, len(drafts))
         written = await self._writer.run(
             lambda tx: two_phase.write(tx, self._states, drafts, allocated, self._clock(), first),

@@ -31,19 +31,15 @@ from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.records import SqliteRecords
 from parley.store.sqlite.repairs import SqliteRepairs
 from parley.store.sqlite.transfer import SqliteTransfer
-from parley.store.sqlite.writer import Reach, Writer
+from parley.store.sqlite.writer import Writer
 from parley.store.subscriptions import Subscriptions
-from parley.store.two_phase import Hold
+from parley.store.two_phase import FaultPoint, no_fault
 from parley.telemetry import Metrics
 
 WATCH_SECONDS = 1.0
 CATCH_UP_SECONDS_MAX = 300.0
 APPENDS_AT_ONCE_MAX = 8
 """With two_phase. An atomic append holds the write lock, so there is only one and the next gathers drafts."""
-
-
-def nowhere(_: str) -> None:
-    """No fault is injected at any point."""
 
 
 class SqliteStore:
@@ -61,8 +57,7 @@ class SqliteStore:
         metrics: Metrics,
         sequencing: str = "atomic",
         vfs: str | None = None,
-        reach: Reach = nowhere,
-        hold: Hold = nowhere,
+        fault_point: FaultPoint = no_fault,
         beside: bool = False,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -74,12 +69,21 @@ class SqliteStore:
         self._is_open = False
         self._wrote_elsewhere = asyncio.Event()
         self.database = Database(folder, vfs, beside=beside)
-        self.writer = Writer(self.database, metrics, reach)
+        self.writer = Writer(self.database, metrics, fault_point)
         reads = Reads(self.database, self.writer)
         states = SqliteChatStates(reads.execute, reads.about)
         self.writer.on_foreign_write(states.forget_all)
         self.writer.on_undo(states.forget_touched)
-        self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)
+        self.log = SqliteLog(
+            reads=reads,
+            writer=self.writer,
+            states=states,
+            clock=clock,
+            make_ids=ids,
+            metrics=metrics,
+            sequencing=sequencing,
+            fault_point=fault_point,
+        )
         self.directory = SqliteDirectory(reads, self.writer, states)
         self.records = SqliteRecords(reads, self.writer, folder)
         self.cursors = SqliteCursors(reads, self.writer)

@@ -32,11 +32,10 @@ from parley.errors import (
 from parley.store.ports import APPEND_SECONDS_MAX
 from parley.store.sqlite.damage import DAMAGE, note, store_error, tables_of
 from parley.store.sqlite.database import Database
+from parley.store.two_phase import FaultPoint
 from parley.telemetry import Metrics
 
 T = TypeVar("T")
-Reach = Callable[[str], None]
-"""Called at labelled points of the path, so that tests can crash or hold there."""
 
 BUSY_RETRY_SECONDS = 0.005
 BUSY_SECONDS_MAX = APPEND_SECONDS_MAX
@@ -117,10 +116,10 @@ class WriteJob(Struct, eq=False):
 class Writer:
     """The only user of the writer connection."""
 
-    def __init__(self, database: Database, metrics: Metrics, reach: Reach) -> None:
+    def __init__(self, database: Database, metrics: Metrics, fault_point: FaultPoint) -> None:
         self._database = database
         self.metrics = metrics
-        self._reach = reach
+        self._fault_point = fault_point
         self._queued: list[WriteJob] = []
         self._committing: list[WriteJob] | None = None
         self._piggybacks: list[Piggyback] = []
@@ -199,7 +198,7 @@ class Writer:
         self._busy_since = 0.0
         jobs, self._queued = self._queued, []
         self._committing = jobs
-        self._reach("before_write")
+        self._fault_point("before_write")
         try:
             self._check_foreign_writes(connection)
             self._run_jobs(connection, jobs)
@@ -210,7 +209,7 @@ class Writer:
         except apsw.Error as error:
             self._roll_back(error)
             return
-        self._reach("after_write_before_commit")
+        self._fault_point("after_write_before_commit")
         self.metrics.commit_jobs.observe(len(jobs))
         self._commits.put(True)
 
@@ -325,7 +324,7 @@ class Writer:
         if error is not None:
             self._lose(jobs, error)
             return
-        self._reach("after_commit_before_ack")
+        self._fault_point("after_commit_before_ack")
         self.metrics.commit_seconds.observe(seconds)
         for piggyback in self._piggybacks:
             piggyback.committed()
