@@ -65,7 +65,7 @@ export class Conversation {
   /** The other person of a direct chat has deleted their account. */
   readonly isPeerGone = computed(() => {
     const row = this.app.chats.rows.value.get(this.chat.chatId);
-    return row?.type === "direct" && !row.peerId;
+    return row?.type === "direct" && (!row.peerId || this.app.people.isGone(row.peerId));
   });
   /** When the person may send again, by the clock of this device, where the chat makes them wait. */
   readonly slowUntil = computed(() => {

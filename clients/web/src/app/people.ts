@@ -11,6 +11,7 @@ export interface Named {
   readonly display_name: string;
 }
 
+const DELETED = "deleted:";
 const ASKED_AT_ONCE_MAX = 100;
 /** One that could not be found is not asked for again before this. */
 const FORGET_MS = 60_000;
@@ -74,7 +75,13 @@ export class People {
 
   /** What others call the person; asked for if nothing is known. */
   name(userId: string): string {
+    if (this.isGone(userId)) return s.deletedAccount;
     return this.find(userId)?.display_name || this.find(userId)?.username || s.unknownPerson;
+  }
+
+  /** Whether the account was deleted: it has a username then that nobody can have. */
+  isGone(userId: string): boolean {
+    return this.find(userId)?.username.startsWith(DELETED) ?? false;
   }
 
   find(userId: string): Named | undefined {
