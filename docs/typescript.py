@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -149,29 +150,41 @@ def union(name: str, members: Iterable[str], text: str = "") -> str:
 
 
 def request_fields() -> str:
-    """The one table that exists at run time: by it frames are written as the server's encoder would."""
-    lines = []
+    """The one table that exists at run time: by it frames are written as the server's encoder would.
+
+    All requests share it: their fields have one order, and nearly all have one default wherever they are.
+    """
+    before: dict[str, list[str]] = {}
+    defaults: dict[str, list[str]] = {}
     for kind in REQUESTS:
-        fields = (f"{field.encode_name}: {_default(field)}" for field in fields_of(kind))
-        lines.append(f"  {tag_of(kind)}: {{ {', '.join(fields)} }},\n")
+        last: list[str] = []
+        for field in fields_of(kind):
+            before.setdefault(field.encode_name, []).extend(last)
+            defaults.setdefault(field.encode_name, []).append(_default(field))
+            last = [field.encode_name]
+    usual = {name: max(given, key=given.count) for name, given in defaults.items()}
+    fields = ", ".join(f"{name}: {usual[name]}" for name in TopologicalSorter(before).static_order())
+    others = {
+        f"{tag_of(kind)}.{field.encode_name}": _default(field)
+        for kind in REQUESTS
+        for field in fields_of(kind)
+        if _default(field) != usual[field.encode_name]
+    }
+    written = ", ".join(f"{json.dumps(name)}: {value}" for name, value in others.items())
+    shape = "Readonly<Record<string, unknown>>"
     text = (
-        "The fields of each request, in the order in which they are written, with the value that is left out."
+        "The fields of all requests, in the order in which they are written, with the value that is left out."
     )
-    shape = 'Readonly<Record<ClientFrame["type"], Readonly<Record<string, unknown>>>>'
-    return f"{comment(text)}export const REQUEST_FIELDS: {shape} = {{\n{''.join(lines)}}};\n"
+    return (
+        f"{comment(text)}export const REQUEST_FIELDS: {shape} = {{ {fields} }};\n"
+        f"{comment('What is left out instead, of these fields of these requests.')}"
+        f"export const OTHER_DEFAULTS: {shape} = {{ {written} }};\n"
+    )
 
 
 def _subprotocol(encoding: str) -> str:
     name = f"{encoding}_PROTOCOL"
     return f"export const {name} = {json.dumps(getattr(codec, name))};\n"
-
-
-def server_types() -> str:
-    """By it a client passes over the frames of a newer server."""
-    types = ", ".join(f"{tag_of(kind)}: true" for kind in ANSWERS)
-    shape = 'Readonly<Record<ServerFrame["type"], true>>'
-    text = comment("Every type of frame that the server has.")
-    return f"{text}export const SERVER_TYPES: {shape} = {{ {types} }};\n"
 
 
 def _default(field: inspect.Field) -> str:
@@ -284,7 +297,6 @@ def contract(refusals: Iterable[Refusal]) -> str:
         ),
         *structs,
         request_fields(),
-        server_types(),
         "export type NoParameters = Record<never, never>;\n",
         route_table(),
     ]

@@ -3,7 +3,6 @@
 import type { Client } from "./client.js";
 import type {
   Batch,
-  ChatChange,
   ChatHits,
   ChatInfo,
   Entry,
@@ -19,9 +18,10 @@ import type { LogDifference, ProofState } from "./core/logProof.js";
 import type { Member } from "./core/members.js";
 import type { MessageReceipts } from "./core/receipts.js";
 import { cursorAt } from "./core/storage.js";
+import type { ChatRequests } from "./requests.js";
 import type { MessageStatus, Sending } from "./sending.js";
-import type { EntryStream, UpdateStream } from "./streams.js";
-import { bare, ChatWindow, type WindowOptions } from "./window.js";
+import type { UpdateStream } from "./updates.js";
+import type { ChatWindow, WindowOptions } from "./window.js";
 
 export interface SendOptions {
   /** "text/plain" if it is left out. */
@@ -126,20 +126,21 @@ export class Chat {
   // Reading
 
   /** Read on. Ends another loop on this chat; the entry that it did not process comes again. */
-  [Symbol.asyncIterator](): EntryStream {
-    return this.#client.read(this.#model);
+  [Symbol.asyncIterator](): AsyncIterableIterator<Entry> {
+    return this.#client.stream((reading) => reading.read(this.#model));
   }
 
   /** The last yielded entry is processed, though the loop does not take the next one. */
   done(): void {
-    this.#client.core.markProcessed(this.#model, this.#client.platform.now());
+    this.#client.core.reading?.markProcessed(this.#model, this.#client.platform.now());
   }
 
   /** The next loop starts after this sequence, wherever this device was; 0 is the whole log. */
   seek(after: number): void {
-    this.#client.checkOpen();
-    this.#client.stopReading(this.#model);
-    this.#client.core.seek(this.#model, cursorAt(0, after), this.#client.platform.now());
+    void this.#client.whole((reading) => {
+      reading.stop(this.#model);
+      reading.core.seek(this.#model, cursorAt(0, after), this.#client.platform.now());
+    });
   }
 
   /** How often the server has reset this log since this client reads it. */
@@ -159,51 +160,32 @@ export class Chat {
 
   /** Compare the hash of what was read with that of the log now: an update "log", or `proof`, has the result. */
   prove(): void {
-    this.#client.core.prove(this.#model);
+    void this.#client.whole(({ core }) => core.prove(this.#model));
   }
 
   /** The log around a sequence or a message_id, or its end: from this device at once, then as the server has it. */
   async window(options: WindowOptions = {}): Promise<ChatWindow> {
-    const [client, model, chatId] = [this.#client, this.#model, this.chatId];
-    client.checkOpen();
-    let leave = () => {};
-    const window = new ChatWindow({
-      chatId,
-      known: client.known,
-      get isOnline() {
-        return client.isOnline;
-      },
-      get head() {
-        return model.row?.head;
-      },
-      page: (query) => this.#page({ ...query, shown: true }),
-      sequenceOf: (messageId) => this.#sequenceOf(messageId),
-      left: () => leave(),
-    });
-    leave = client.addWindow(chatId, window);
-    return window.open(options);
+    return this.#client.whole((reading) => reading.window(this.#model, options));
   }
 
   /** The entries before a sequence, or the latest. Moves no cursor. */
-  history({ before = Number.MAX_SAFE_INTEGER, limit = 100 } = {}): Promise<Batch> {
-    return this.#page({ before, limit });
+  async history({ before = Number.MAX_SAFE_INTEGER, limit = 100 } = {}): Promise<Batch> {
+    return this.#client.whole((reading) => reading.page(this.chatId, { before, limit }));
   }
 
   /** One message as it is now, with its reactions and the number of its replies. */
   message(messageId: string): Promise<OneMessage> {
-    const path = { chat_id: this.chatId, message_id: messageId };
-    return this.#client.http.call("GET /v1/chats/{chat_id}/messages/{message_id}", { path });
+    return this.#ask((chat) => chat.message(messageId));
   }
 
   /** The newest messages with these words; `word*` finds words that begin so. */
   search(text: string, page: { before?: number; limit?: number } = {}): Promise<ChatHits> {
-    const query = { q: text, ...page };
-    return this.#client.http.call("GET /v1/chats/{chat_id}/search", { path: this.#path, query });
+    return this.#ask((chat) => chat.search(text, page));
   }
 
   /** The person has read everything up to a sequence or a message_id. Stored before it resolves. */
-  markRead(upTo: number | string): Promise<void> {
-    return this.#client.markRead(this.chatId, upTo);
+  async markRead(upTo: number | string): Promise<void> {
+    return this.#client.whole((reading) => reading.markRead(this.chatId, upTo));
   }
 
   // Live state
@@ -239,13 +221,13 @@ export class Chat {
 
   /** Keep `members` and the status of messages up to date until `close`. Resolves to the chat itself. */
   async open(): Promise<this> {
-    await this.#client.openChat(this.#model);
+    await this.#client.whole((reading) => reading.open(this.#model));
     return this;
   }
 
   /** Stop updating `members` and the status of messages, which saves requests. */
   close(): void {
-    this.#client.core.close(this.#model);
+    void this.#client.whole(({ core }) => core.close(this.#model));
   }
 
   get isOpen(): boolean {
@@ -278,114 +260,84 @@ export class Chat {
   /** The person types: call it at every key. Sends at most one frame every 3 s, none while offline. */
   type(): void {
     this.#client.checkOpen();
-    this.#client.core.startTyping(this.#model, this.#client.platform.now());
+    this.#client.core.reading?.startTyping(this.#model, this.#client.platform.now());
   }
 
   /** The person stopped typing without sending. A sent message ends typing by itself. */
   stopTyping(): void {
     this.#client.checkOpen();
-    this.#client.core.stopTyping(this.#model);
+    this.#client.core.reading?.stopTyping(this.#model);
   }
 
   // Requests to the server
 
   info(): Promise<ChatInfo> {
-    return this.#client.http.call("GET /v1/chats/{chat_id}", { path: this.#path });
+    return this.#ask((chat) => chat.info());
   }
 
   /** True if they were added; false if they were invited, as they let only others add them. */
-  async addMember(userId: string, role: Role = "member"): Promise<boolean> {
-    const body = { user_id: userId, role };
-    const done = await this.#client.http.call("POST /v1/chats/{chat_id}/members", { path: this.#path, body });
-    return done.added.length > 0;
+  addMember(userId: string, role: Role = "member"): Promise<boolean> {
+    return this.#ask((chat) => chat.addMember(userId, role));
   }
 
   /** Remove a member; with the person's own user id, leave. */
-  async removeMember(userId: string): Promise<void> {
-    const path = { ...this.#path, user_id: userId };
-    await this.#client.http.call("DELETE /v1/chats/{chat_id}/members/{user_id}", { path });
+  removeMember(userId: string): Promise<void> {
+    return this.#ask((chat) => chat.removeMember(userId));
   }
 
-  async setRole(userId: string, role: Role): Promise<void> {
-    const path = { ...this.#path, user_id: userId };
-    await this.#client.http.call("PATCH /v1/chats/{chat_id}/members/{user_id}", { path, body: { role } });
+  setRole(userId: string, role: Role): Promise<void> {
+    return this.#ask((chat) => chat.setRole(userId, role));
   }
 
   rename(title: string): Promise<ChatInfo> {
-    return this.#change({ title });
+    return this.#ask((chat) => chat.rename(title));
   }
 
   /** What members see of readers: each by name, whether there is one, or nothing. */
   setReadReceipts(mode: ReadReceipts): Promise<ChatInfo> {
-    return this.#change({ read_receipts: mode });
+    return this.#ask((chat) => chat.setReadReceipts(mode));
   }
 
   /** Let only owners and admins post, or everybody again. */
   announceOnly(on = true): Promise<ChatInfo> {
-    return this.#change({ announcement_only: on });
+    return this.#ask((chat) => chat.announceOnly(on));
   }
 
   /** So long a member waits between two messages; 0 ends it. The outbox waits by itself. */
   setSlowMode(seconds: number): Promise<ChatInfo> {
-    return this.#change({ slow_mode_seconds: seconds });
+    return this.#ask((chat) => chat.setSlowMode(seconds));
   }
 
   /** How long messages may be edited, 0: for ever; null: as long as the server allows. */
   setEditWindow(seconds: number | null): Promise<ChatInfo> {
-    return this.#change({ edit_window_seconds: seconds });
+    return this.#ask((chat) => chat.setEditWindow(seconds));
   }
 
   /** Mute the chat for this person, on every device. */
   mute(until: Date): Promise<ChatInfo> {
-    return this.#change({ muted_until: until.toISOString() });
+    return this.#ask((chat) => chat.mute(until));
   }
 
   unmute(): Promise<ChatInfo> {
-    return this.#change({ muted_until: null });
+    return this.#ask((chat) => chat.unmute());
   }
 
   /** Choose which messages of the chat ring for this person. */
   notify(which: Notify): Promise<ChatInfo> {
-    return this.#change({ notify: which });
+    return this.#ask((chat) => chat.notify(which));
   }
 
   /** Tell the operators that something is wrong with a message. The same again is the same report. */
   report(messageId: string, reason: string): Promise<ReportMade> {
-    const path = { ...this.#path, message_id: messageId };
-    const body = { reason };
-    return this.#client.http.call("POST /v1/chats/{chat_id}/messages/{message_id}/report", { path, body });
+    return this.#ask((chat) => chat.report(messageId, reason));
   }
 
   /** Who has received and read a message, from the server: for a chat of any size, open or not. */
   receipts(sequence: number): Promise<Receipts> {
-    const path = { ...this.#path, sequence };
-    return this.#client.http.call("GET /v1/chats/{chat_id}/messages/{sequence}/receipts", { path });
+    return this.#ask((chat) => chat.receipts(sequence));
   }
 
-  get #path(): { chat_id: string } {
-    return { chat_id: this.chatId };
-  }
-
-  #change(change: ChatChange): Promise<ChatInfo> {
-    return this.#client.http.call("PATCH /v1/chats/{chat_id}", { path: this.#path, body: change });
-  }
-
-  async #page(query: { after?: number; before?: number; limit: number; shown?: true }): Promise<Batch> {
-    const page = await this.#client.http.call("GET /v1/chats/{chat_id}/messages", {
-      path: this.#path,
-      query,
-    });
-    void this.#client.keep(
-      this.chatId,
-      page.epoch,
-      [page.from_sequence, page.to_sequence],
-      page.entries.map(bare),
-    );
-    return page;
-  }
-
-  async #sequenceOf(messageId: string): Promise<number> {
-    const place = await this.#client.known.place(messageId);
-    return place?.[0] === this.chatId ? place[1] : (await this.message(messageId)).entry.sequence;
+  #ask<Result>(wish: (chat: ChatRequests) => Promise<Result>): Promise<Result> {
+    return this.#client.ask((requests) => wish(requests.chat(this.chatId)));
   }
 }

@@ -6,26 +6,21 @@ import { Chat } from "./chat.js";
 import { type Codec, json } from "./codec.js";
 import type { ConnectionOptions } from "./connection.js";
 import type {
+  Device,
   Entry,
+  Hits,
+  InvitationInfo,
   Me,
-  Messages,
   OverviewChat,
   PresenceView,
   Profile,
+  ProfileChange,
+  Related,
   ServerFrame,
   Welcome,
 } from "./contract.js";
-import type { ChatModel } from "./core/chatModel.js";
 import { ClientCore } from "./core/core.js";
-import {
-  BadToken,
-  CannotConnect,
-  type ClientError,
-  Closed,
-  type Refusal,
-  RequestRefused,
-  StoreUnusable,
-} from "./core/errors.js";
+import { type ClientError, Closed, permanent, RequestRefused, StoreUnusable } from "./core/errors.js";
 import type { ClientEvent, Update, What } from "./core/events.js";
 import type { JournalStep } from "./core/journal.js";
 import { checkSize } from "./core/outbox.js";
@@ -38,22 +33,21 @@ import {
 } from "./core/storage.js";
 import { defaultTiming, type Timing } from "./core/timing.js";
 import { baseUrl, Http } from "./http.js";
-import { PRESENCE_BATCH_MAX } from "./limits.js";
-import { findStored, loadSnapshot } from "./lookup.js";
+import type { Later } from "./later.js";
 import { Outgoing } from "./outgoing.js";
-import { People } from "./people.js";
 import { type PageEvent, type Platform, type SocketClass, thisPlatform, uuid } from "./platform.js";
+import type { ClientReading } from "./reading.js";
+import type { Requests } from "./requests.js";
 import { type Sending, settleable } from "./sending.js";
-import { FailsafeStore, isFull } from "./storage/failsafe.js";
-import { KnownLog, type Range } from "./storage/knownLog.js";
+import { FailsafeStore } from "./storage/failsafe.js";
+import type { KnownLog } from "./storage/knownLog.js";
 import { MemoryStore } from "./storage/memory.js";
 import { SharedOutbox } from "./storage/outbox.js";
-import type { Store, Transaction } from "./storage/ports.js";
-import { AllEntriesStream, EntryStream, type StreamContext, UpdateStream } from "./streams.js";
+import type { Store } from "./storage/ports.js";
 import { type GroupEvents, type News, TabGroup } from "./tabs/group.js";
-import { LeaseLeadership, LockLeadership, SoleLeadership } from "./tabs/leadership.js";
-import { type TokenFunction, Tokens } from "./tokens.js";
-import type { ChatWindow } from "./window.js";
+import { LockLeadership, lateLeadership, soleLeadership } from "./tabs/leadership.js";
+import { RETRY_MS, type TokenFunction, Tokens } from "./tokens.js";
+import { UpdateStream } from "./updates.js";
 
 /** Makes the store of a client: `memory()`, or `indexedDb()`. */
 export type StoreFactory = (platform: Platform, name: string) => Store;
@@ -103,7 +97,7 @@ export async function connect(
   return client;
 }
 
-export class Client extends People {
+export class Client {
   readonly core: ClientCore;
   readonly http: Http;
   /** The last trouble with the browser's store. */
@@ -115,18 +109,14 @@ export class Client extends People {
   readonly #tabId: string;
   readonly #store: FailsafeStore;
   readonly #outgoing: Outgoing;
-  readonly #known: KnownLog;
+  /** What is not needed to send; undefined until it is loaded. */
+  #reading: ClientReading | undefined;
+  readonly #whole = settleable<ClientReading>();
   readonly #name: string;
-  readonly #streams: StreamContext;
   readonly #chats = new Map<string, Chat>();
   readonly #listeners = new Map<string, Set<ClientListener>>();
   readonly #updateStreams = new Set<UpdateStream>();
-  readonly #readers = new Map<string, EntryStream>();
-  readonly #windows = new Set<{ chatId: string; window: ChatWindow }>();
-  readonly #readMarks = new Map<number, ReturnType<typeof settleable<void>>>();
   #overviews: { round: number; done: ReturnType<typeof settleable<void>> }[] = [];
-  readonly #openings = new Map<string, ReturnType<typeof settleable<void>>[]>();
-  #allReader: AllEntriesStream | null = null;
   /** The chats of the last overview; null before the first. */
   #listed: ReadonlySet<string> | null = null;
   #deviceId: string | undefined;
@@ -143,7 +133,6 @@ export class Client extends People {
 
   /** @internal */
   constructor(url: string, token: string | TokenFunction, options: ConnectOptions, platform: Platform) {
-    super();
     this.#options = options;
     this.#platform = platform;
     this.#timing = { ...defaultTiming, ...options.timing };
@@ -159,7 +148,6 @@ export class Client extends People {
       durable: false,
       wake: () => this.#pumpSoon(),
     });
-    this.#known = new KnownLog(this.#store, platform.wall, platform.quota);
     this.#outgoing = new Outgoing(
       new SharedOutbox(this.#store),
       this.#store,
@@ -182,7 +170,7 @@ export class Client extends People {
     );
     this.#outgoing.onChange = (chatId) => this.#show({ type: "update", what: "receipts", chatId });
     this.#outgoing.onFailure = (error) => this.#storeFailed(error);
-    this.#streams = { core: this.core, now: platform.now, checkOpen: () => this.checkOpen() };
+    this.#load();
   }
 
   /** @internal Open the store, and connect. */
@@ -245,12 +233,12 @@ export class Client extends People {
 
   /** A group with these people, owned by this person. Who does not let them add them is invited. */
   async createChat(memberIds: readonly string[], title?: string): Promise<Chat> {
-    return this.chat((await this.create("group", memberIds, title)).chat_id);
+    return this.chat((await this.ask((to) => to.create("group", memberIds, title))).chat_id);
   }
 
   /** The direct chat with a person; there is only one. */
   async directChat(userId: string): Promise<Chat> {
-    return this.chat((await this.create("direct", [userId])).chat_id);
+    return this.chat((await this.ask((to) => to.create("direct", [userId]))).chat_id);
   }
 
   /** Every chat as the overview lists it: head, cursor of this device, unread. Always a new request. */
@@ -264,9 +252,7 @@ export class Client extends People {
 
   /** What happened to a message of this device: written, kept, each attempt, its outcome. */
   async journal(chatId: string, clientMessageId: string): Promise<readonly JournalStep[]> {
-    const key = messageKey(chatId, clientMessageId);
-    const outcome = await new SharedOutbox(this.#store).outcome(key);
-    return outcome?.steps ?? this.#outgoing.get(key)?.steps ?? this.core.journal.of(key);
+    return this.whole((reading) => reading.journal(messageKey(chatId, clientMessageId), this.#outgoing));
   }
 
   /** Call back at each change of this kind, or of any; returns what ends it. */
@@ -282,12 +268,8 @@ export class Client extends People {
   }
 
   /** Read every chat, later ones too, each in order. */
-  [Symbol.asyncIterator](): AllEntriesStream {
-    this.checkOpen();
-    this.#allReader?.close();
-    this.#allReader = new AllEntriesStream(this.#streams);
-    this.core.readAll();
-    return this.#allReader;
+  [Symbol.asyncIterator](): AsyncIterableIterator<Entry> {
+    return this.stream((reading) => reading.readAll());
   }
 
   /**
@@ -301,66 +283,113 @@ export class Client extends People {
 
   /** Watch these people besides the members of open chats; replaces the last call. 500 people in all. */
   watchPresence(userIds: Iterable<string>): void {
-    this.checkOpen();
-    this.core.watchPresence(userIds);
+    const wanted = [...userIds];
+    void this.whole(({ core }) => core.watchPresence(wanted));
   }
 
   /** Who of these is online; answers are cached for 30 s, those about watched people are live. */
   async presence(userIds: readonly string[]): Promise<PresenceView[]> {
-    this.checkOpen();
-    const now = this.#platform.now();
-    const known = new Map(userIds.map((userId) => [userId, this.core.presence.recall(userId, now)]));
-    const unknown = userIds.filter((userId) => !known.get(userId));
-    for (let first = 0; first < unknown.length; first += PRESENCE_BATCH_MAX) {
-      const asked = unknown.slice(first, first + PRESENCE_BATCH_MAX);
-      const { presences } = await this.http.call("GET /v1/presence", { query: { user_ids: asked } });
-      this.core.presence.noteQueried(presences, this.#platform.now());
-      for (const view of presences) known.set(view.user_id, view);
-    }
-    return [...known.values()].filter((view) => view !== undefined);
+    return this.whole((reading) => reading.presence(userIds));
+  }
+
+  // Requests to the server
+
+  /** The person's own profile and settings. */
+  me(): Promise<Me> {
+    return this.ask((to) => to.me());
   }
 
   /** Change the person's own profile and settings. */
-  override async update(change: Parameters<People["update"]>[0]): Promise<Me> {
-    const me = await super.update(change);
-    if (change.send_read_receipts !== undefined) this.core.reloadOpenChats();
+  async update(change: ProfileChange): Promise<Me> {
+    const me = await this.ask((to) => to.update(change));
+    if (change.send_read_receipts !== undefined) this.core.reading?.reloadOpenChats();
     return me;
   }
 
   /** A person's profile; offline the last one that this device has seen. */
-  override async person(userId: string): Promise<Profile> {
-    return this.#cached("people", userId, () => super.person(userId));
+  async person(userId: string): Promise<Profile> {
+    return this.whole((reading) => reading.person(userId));
   }
 
   /** The profiles of up to 100 people, those who are found; offline those that this device has seen. */
-  override async people(userIds: readonly string[]): Promise<readonly Profile[]> {
-    try {
-      const found = await super.people(userIds);
-      if (this.#store.kind === "indexeddb") {
-        const keep = (tx: Transaction) =>
-          Promise.all(found.map((person) => tx.put("people", person.user_id, person)));
-        void this.#store.run(["people"], "relaxed", keep).catch(() => {});
-      }
-      return found;
-    } catch (error) {
-      if (!(error instanceof CannotConnect)) throw error;
-      const find = (tx: Transaction) => Promise.all(userIds.map((id) => tx.get<Profile>("people", id)));
-      return (await this.#store.run(["people"], "read", find)).filter((person) => person !== undefined);
-    }
+  async people(userIds: readonly string[]): Promise<readonly Profile[]> {
+    return this.whole((reading) => reading.people(userIds));
   }
 
-  /** Every chat with its title, its last entry and the other person of a direct one; offline as it was last seen. */
-  override async chats(options: { newest?: number } = {}): Promise<OverviewChat[]> {
-    return this.#cached("chats", `list ${options.newest ?? ""}`, () => super.chats(options));
+  /** The person with exactly this username; null if there is none. */
+  find(username: string): Promise<Profile | null> {
+    return this.ask((to) => to.find(username));
+  }
+
+  /**
+   * Every chat with its title, its last entry and the other person of a direct one; offline as it was last seen. `newest`:
+   * only so many.
+   */
+  async chats(options: { newest?: number } = {}): Promise<OverviewChat[]> {
+    return this.whole((reading) => reading.chats(options));
+  }
+
+  /** The newest messages of all chats with these words; `word*` finds words that begin so. */
+  search(text: string, page: { before?: string; limit?: number } = {}): Promise<Hits> {
+    return this.ask((to) => to.search(text, page));
+  }
+
+  /** The person's contacts. The server does not tell them. */
+  readonly contacts = this.#list("contacts");
+
+  /** People who cannot write to this person directly, nor add them, nor see what they do. */
+  readonly blocks = this.#list("blocks");
+
+  /** Chats that others may not add the person to without asking. The inviter is not told of a `decline`. */
+  readonly invitations = {
+    all: (): Promise<InvitationInfo[]> => this.ask((to) => to.invitations.all()),
+    accept: (chatId: string): Promise<void> => this.ask((to) => to.invitations.accept(chatId)),
+    decline: (chatId: string): Promise<void> => this.ask((to) => to.invitations.decline(chatId)),
+  };
+
+  /** Every device with a session of the person, and when it was last used. */
+  devices(): Promise<readonly Device[]> {
+    return this.ask((to) => to.devices());
+  }
+
+  /** End a device's sessions: it is logged out at once. */
+  removeDevice(deviceId: string): Promise<void> {
+    return this.ask((to) => to.removeDevice(deviceId));
+  }
+
+  /** Delete the person's own account for good; `erase` also what they wrote. A wrong password is BadToken. */
+  deleteAccount(password = "", { erase = false } = {}): Promise<void> {
+    return this.ask((to) => to.deleteAccount(password, { erase }));
+  }
+
+  #list(which: "contacts" | "blocks") {
+    return {
+      all: (): Promise<Related[]> => this.ask((to) => to[which].all()),
+      /** Adding twice changes nothing. */
+      add: (userId: string): Promise<Related> => this.ask((to) => to[which].add(userId)),
+      remove: (userId: string): Promise<void> => this.ask((to) => to[which].remove(userId)),
+    };
+  }
+
+  /** @internal */
+  async ask<Result>(wish: (to: Requests) => Promise<Result>): Promise<Result> {
+    const { Requests } = await this.#platform.later();
+    return wish(new Requests(this.http));
   }
 
   /** Save what is processed, tell the server, and end. What is not stored yet is sent by the next client of this store. */
   async close(): Promise<void> {
     if (this.#failure) return;
-    if (this.#group.isLeader && this.isOnline) await this.#drain();
-    this.core.cursors.flush();
+    if (this.#group.isLeader && this.isOnline && !this.#outgoing.isEmpty) {
+      await this.#orLater(
+        new Promise<void>((resolve) => {
+          this.#outgoing.onEmpty = resolve;
+        }),
+      );
+    }
+    this.core.reading?.cursors.flush();
     await this.#save();
-    if (this.isOnline) await this.#sendLastAcks();
+    if (this.isOnline) await this.#orLater(this.#reading?.acknowledge());
     this.#fail(new Closed("this client is closed; the next one with the same store sends what is queued"));
   }
 
@@ -390,67 +419,33 @@ export class Client extends People {
     const displayTime = message.displayTime ?? new Date(wall).toISOString();
     const whole: OutgoingMessage = { ...message, clientMessageId, displayTime, createdAtMs: wall };
     checkSize(whole);
-    this.core.typing.messageSent(whole.chatId);
+    this.core.reading?.typing.messageSent(whole.chatId);
     return this.#outgoing.send(whole);
   }
 
-  /** @internal */
-  read(chat: ChatModel): EntryStream {
+  /** @internal Do this with the other half: at once, or when it is loaded, in the order of these calls. */
+  whole<Result>(wish: (reading: ClientReading) => Result): Result | Promise<Awaited<Result>> {
     this.checkOpen();
-    this.stopReading(chat);
-    this.core.read(chat);
-    const reader = new EntryStream(this.#streams, chat, () => {
-      if (this.#readers.get(chat.chatId) !== reader) return;
-      this.#readers.delete(chat.chatId);
-      this.core.stop(chat);
-    });
-    this.#readers.set(chat.chatId, reader);
-    return reader;
-  }
-
-  /** @internal End the loop that reads this chat, or take the chat out of the loop over all. */
-  stopReading(chat: ChatModel): void {
-    const reader = this.#readers.get(chat.chatId);
-    this.#readers.delete(chat.chatId);
-    if (reader) reader.close();
-    else this.#allReader?.leave(chat.chatId);
+    if (this.#reading) return wish(this.#reading);
+    const granted = this.#whole.promise.then(wish);
+    granted.catch(() => {});
+    return granted as Promise<Awaited<Result>>;
   }
 
   /** @internal */
-  async markRead(chatId: string, upTo: number | string): Promise<void> {
-    this.checkOpen();
-    const number = this.core.markRead(chatId, upTo);
-    const done = settleable<void>();
-    this.#readMarks.set(number, done);
-    try {
-      await done.promise;
-    } finally {
-      this.#readMarks.delete(number);
-      this.core.readMarks.drop(number);
-    }
-  }
-
-  /** @internal */
-  async openChat(chat: ChatModel): Promise<void> {
-    this.checkOpen();
-    this.#dispatch(); // This caller must not get the outcome of an earlier call.
-    this.core.open(chat);
-    const opened = settleable<void>();
-    this.#openings.set(chat.chatId, [...(this.#openings.get(chat.chatId) ?? []), opened]);
-    await opened.promise;
+  stream<Value>(
+    make: (reading: ClientReading) => AsyncIterableIterator<Value>,
+  ): AsyncIterableIterator<Value> {
+    const stream = this.whole(make);
+    return stream instanceof Promise ? lateStream(stream) : stream;
   }
 
   /** @internal */
   streamUpdates(concerns: (update: Update) => boolean): UpdateStream {
     this.checkOpen();
-    const stream = new UpdateStream(this.#streams, concerns, (left) => this.#updateStreams.delete(left));
+    const stream = new UpdateStream(this, concerns, (left) => this.#updateStreams.delete(left));
     this.#updateStreams.add(stream);
     return stream;
-  }
-
-  /** @internal */
-  get known(): KnownLog {
-    return this.#known;
   }
 
   /** @internal */
@@ -464,36 +459,40 @@ export class Client extends People {
   }
 
   /** @internal */
-  addWindow(chatId: string, window: ChatWindow): () => void {
-    const shown = { chatId, window };
-    this.#windows.add(shown);
-    return () => this.#windows.delete(shown);
-  }
-
-  /** @internal */
   draftChanged(chatId: string): void {
     this.#show({ type: "update", what: "drafts", chatId });
     this.#group.tell({ type: "drafts", chatId });
   }
 
-  /** @internal Keep a range of a log. */
-  async keep(chatId: string, epoch: number, range: Range, entries: readonly Entry[]): Promise<void> {
-    if (this.#store.kind === "memory" || range[1] < range[0]) return;
-    try {
-      await this.#known.keep(chatId, epoch, range, entries);
-    } catch (error) {
-      if (!isFull(error)) this.#storeFailed(error);
-    }
+  /** @internal What this device has of the logs. */
+  async known(): Promise<KnownLog> {
+    return this.whole((reading) => reading.known);
   }
 
   /** Let go of everything that this device has of the logs. What waits to be sent, drafts and positions stay. */
   async forgetLogs(): Promise<void> {
-    for (const chatId of this.core.rows().keys()) await this.#known.forget(chatId);
+    await this.whole((reading) => reading.forgetLogs());
   }
 
   /** @internal Throw why this client has ended, if it has. */
   checkOpen(): void {
     if (this.#failure) throw this.#failure;
+  }
+
+  /** What could not be loaded is tried again: the page may be offline. */
+  #load(): void {
+    const loaded = (later: Later): void => {
+      if (this.#failure) return;
+      this.#reading = new later.ClientReading(this, {
+        send: (frames) => this.#group.send(frames),
+        dispatch: () => this.#dispatch(),
+        storeFailed: (error) => this.#storeFailed(error),
+      });
+      this.#whole.resolve(this.#reading);
+    };
+    const later = this.#platform.later();
+    if (!(later instanceof Promise)) loaded(later);
+    else later.then(loaded, () => this.#platform.after(RETRY_MS, () => this.#failure || this.#load()));
   }
 
   // The loop around the core
@@ -549,13 +548,8 @@ export class Client extends People {
   #dispatchOne(event: ClientEvent): void {
     switch (event.type) {
       case "update":
-        // What was read is not what the log holds: it is read again.
-        if (event.what === "log" && event.chatId) void this.#known.forget(event.chatId).catch(() => {});
+        void this.#reading?.dispatch(event);
         this.#show(event);
-        return;
-      case "entries":
-        if (this.#readers.has(event.chatId)) this.#readers.get(event.chatId)?.notify();
-        else this.#allReader?.ready(event.chatId);
         return;
       case "stored":
         this.#outgoing.settled(event.key, { ack: event.ack });
@@ -564,25 +558,14 @@ export class Client extends People {
         if (event.isKept) this.#outgoing.refusedForNow(event.key, event.refusal);
         else this.#outgoing.settled(event.key, { refusal: event.refusal });
         return;
-      case "readMarkDone":
-        answer(this.#readMarks.get(event.number), event.refusal);
-        return;
       case "overviewComplete":
         for (const { round, done } of this.#overviews) if (round <= event.round) done.resolve();
         this.#overviews = this.#overviews.filter(({ round }) => round > event.round);
-        for (const { window } of this.#windows) void window.catchUp();
+        this.#reading?.dispatch(event);
         this.#showListed();
         return;
-      case "chatOpened":
-        for (const opened of this.#openings.get(event.chatId) ?? []) answer(opened, event.refusal);
-        this.#openings.delete(event.chatId);
-        return;
-      case "check":
-        void this.#check(event.message);
-        return;
-      case "loadChat":
-        void this.#loadChat(this.core.chat(event.chatId));
-        return;
+      default:
+        void this.whole((reading) => reading.dispatch(event));
     }
   }
 
@@ -598,43 +581,6 @@ export class Client extends People {
   #show(update: Update): void {
     for (const what of [update.what, "any"]) callBack(this.#listeners.get(what) ?? [], update);
     for (const stream of this.#updateStreams) stream.put(update);
-  }
-
-  // Requests for the core
-
-  async #check(message: OutgoingMessage): Promise<void> {
-    const key = messageKey(message.chatId, message.clientMessageId);
-    try {
-      const ack = await findStored(this.http, message);
-      if (ack) this.core.messageStored(key, ack, this.#platform.now());
-      else this.core.messageNotStored(key, this.#platform.wall());
-    } catch {
-      this.core.checkFailed(key, this.#platform.now());
-    }
-  }
-
-  async #loadChat(chat: ChatModel): Promise<void> {
-    try {
-      this.core.chatLoaded(chat, await loadSnapshot(this.http, chat.chatId));
-    } catch (error) {
-      const refusal = error instanceof RequestRefused ? error.refusal : undefined;
-      this.core.loadFailed(chat, refusal, this.#platform.now());
-    }
-  }
-
-  async #cached<Value>(table: "people" | "chats", key: string, load: () => Promise<Value>): Promise<Value> {
-    try {
-      const value = await load();
-      if (this.#store.kind === "indexeddb") {
-        void this.#store.run([table], "relaxed", (tx) => tx.put(table, key, value)).catch(() => {});
-      }
-      return value;
-    } catch (error) {
-      if (!(error instanceof CannotConnect)) throw error;
-      const known = await this.#store.run([table], "read", (tx) => tx.get<Value>(table, key));
-      if (known === undefined) throw error;
-      return known;
-    }
   }
 
   // Tabs and the connection
@@ -666,22 +612,17 @@ export class Client extends People {
       options,
       channel,
       (leads) => {
-        if (!channel) return new SoleLeadership(leads);
+        if (!channel) return soleLeadership(leads);
         if (platform.locks) return new LockLeadership(platform.locks, this.#name, leads);
-        return new LeaseLeadership(this.#store, platform, this.#tabId, leads);
+        const lease = this.whole((reading) => reading.lease(this.#tabId, leads));
+        return lease instanceof Promise ? lateLeadership(lease) : lease;
       },
       events,
     );
   }
 
   async #findDevice(): Promise<string> {
-    if (this.#deviceId === undefined) {
-      const { sessions } = await this.http.call("GET /v1/sessions");
-      this.#deviceId = sessions.find((session) => session.current)?.device_id;
-    }
-    if (this.#deviceId === undefined) {
-      throw new BadToken("the server does not say which device this token is for; pass deviceId");
-    }
+    this.#deviceId ??= await this.ask((to) => to.ownDevice());
     return this.#deviceId;
   }
 
@@ -723,18 +664,7 @@ export class Client extends People {
 
   #received(frame: ServerFrame): void {
     this.core.receive(frame, this.#platform.now());
-    if (frame.type === "messages") this.#keepLive(frame);
-    else if (frame.type === "message_batch") {
-      const { chat_id: chatId, epoch, from_sequence: from, to_sequence: to, entries } = frame;
-      void this.keep(chatId, epoch, [from, to], entries);
-    }
-  }
-
-  #keepLive(frame: Messages): void {
-    const numbers = [...frame.entries.map((entry) => entry.sequence), ...(frame.voids ?? [])];
-    const range: Range = [Math.min(...numbers), Math.max(...numbers)];
-    if (this.isLeader) void this.keep(frame.chat_id, frame.epoch, range, frame.entries);
-    for (const { chatId, window } of this.#windows) if (chatId === frame.chat_id) window.receive(frame);
+    this.#reading?.received(frame);
   }
 
   #hear(news: News): void {
@@ -781,45 +711,22 @@ export class Client extends People {
     this.#store.close();
     this.#outgoing.fail(failure);
     this.#welcomed.reject(failure);
-    const openings = [...this.#openings.values()].flat();
-    for (const waiting of [
-      ...this.#readMarks.values(),
-      ...this.#overviews.map(({ done }) => done),
-      ...openings,
-    ]) {
-      waiting.reject(failure);
-    }
-    for (const reader of [...this.#readers.values(), ...this.#updateStreams]) reader.notify();
-    this.#allReader?.notify();
+    this.#whole.reject(failure);
+    this.#reading?.fail(failure);
+    for (const { done } of this.#overviews) done.reject(failure);
+    for (const stream of this.#updateStreams) stream.notify();
     this.#show({ type: "update", what: "connection" });
   }
 
-  /** Wait a moment for the acks of messages in flight. */
-  async #drain(): Promise<void> {
-    if (this.#outgoing.isEmpty) return;
-    await this.#orLater((resolve) => {
-      this.#outgoing.onEmpty = resolve;
-    });
-  }
-
-  /** A heartbeat after the last acks confirms that they have taken effect. */
-  async #sendLastAcks(): Promise<void> {
-    const acks = this.core.cursors.lastAcks();
-    if (acks.length === 0) return;
-    const last = this.core.readMarks.add(undefined);
-    const done = settleable<void>();
-    this.#readMarks.set(last, done);
-    this.#group.send([...acks, ...this.core.readMarks.framesToSend()]);
-    await this.#orLater((resolve) => void done.promise.then(resolve, resolve));
-  }
-
-  #orLater(wait: (resolve: () => void) => void): Promise<void> {
+  /** Wait for this, but not for ever. */
+  #orLater(done: Promise<unknown> | undefined): Promise<void> {
     return new Promise((resolve) => {
       const callOff = this.#platform.after(this.#timing.drainMs, resolve);
-      wait(() => {
+      const end = (): void => {
         callOff();
         resolve();
-      });
+      };
+      Promise.resolve(done).then(end, end);
     });
   }
 }
@@ -838,13 +745,16 @@ function belongsTo(owner: string): StoreUnusable {
 }
 
 function refused(reason: string): RequestRefused {
-  return new RequestRefused({ code: "bad_request", reason, temporary: false });
+  return new RequestRefused(permanent("bad_request", reason));
 }
 
-function answer(
-  waiting: { resolve(): void; reject(error: unknown): void } | undefined,
-  refusal?: Refusal,
-): void {
-  if (refusal) waiting?.reject(new RequestRefused(refusal));
-  else waiting?.resolve();
+/** A loop that begins when there is what it reads with. */
+function lateStream<Value>(stream: Promise<AsyncIterableIterator<Value>>): AsyncIterableIterator<Value> {
+  return {
+    next: async () => (await stream).next(),
+    return: async () => (await stream).return?.() ?? { value: undefined, done: true },
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
 }

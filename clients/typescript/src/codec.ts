@@ -6,8 +6,8 @@
 import {
   type ClientFrame,
   JSON_PROTOCOL,
+  OTHER_DEFAULTS,
   REQUEST_FIELDS,
-  SERVER_TYPES,
   type ServerFrame,
 } from "./contract.js";
 
@@ -19,8 +19,8 @@ export interface Codec {
   /** The data of one request. `NotText` if a text in it cannot be sent. */
   encode(frame: ClientFrame): string | Uint8Array<ArrayBuffer>;
 
-  /** The server's frame; undefined for a type that this client does not know. `NotAFrame` for anything else. */
-  decode(data: unknown): ServerFrame | undefined;
+  /** The server's frame; one of a newer server may be of a type that this client does not know. `NotAFrame` for anything else. */
+  decode(data: unknown): ServerFrame;
 }
 
 /** What arrived is not a frame of the contract: the connection cannot go on. */
@@ -39,7 +39,7 @@ export const json: Codec = {
   encode: (frame) => JSON.stringify(written(frame)),
   decode(data) {
     if (typeof data !== "string") throw new NotAFrame("this connection speaks JSON in text frames");
-    return known(() => JSON.parse(data));
+    return read(() => JSON.parse(data));
   },
 };
 
@@ -52,13 +52,14 @@ export function isText(text: string): boolean {
 export function written(frame: ClientFrame): Record<string, unknown> {
   const fields: Record<string, unknown> = { type: frame.type };
   const given: Readonly<Record<string, unknown>> = { ...frame };
-  for (const [name, usual] of Object.entries(REQUEST_FIELDS[frame.type])) {
+  for (const [name, often] of Object.entries(REQUEST_FIELDS)) {
     const value = given[name];
-    const isEmpty = Array.isArray(usual) && Array.isArray(value) && value.length === 0;
+    const usual = OTHER_DEFAULTS[`${frame.type}.${name}`] ?? often;
+    const isEmpty = Array.isArray(value) && value.length === 0 && Array.isArray(usual);
     if (value === undefined || value === usual || isEmpty) continue;
     for (const text of [value].flat()) {
       if (typeof text === "string" && !isText(text)) {
-        throw new NotText(`${name} has half of a surrogate pair; the text was cut inside a letter`);
+        throw new NotText(`${name} was cut inside a character`);
       }
     }
     fields[name] = value;
@@ -66,15 +67,16 @@ export function written(frame: ClientFrame): Record<string, unknown> {
   return fields;
 }
 
-/** The frame that was read, if its type is known. */
-export function known(read: () => unknown): ServerFrame | undefined {
+/** The frame that was read. */
+export function read(what: () => unknown): ServerFrame {
   let frame: unknown;
   try {
-    frame = read();
+    frame = what();
   } catch (error) {
-    throw new NotAFrame("what arrived cannot be read", { cause: error });
+    throw new NotAFrame("it cannot be read", { cause: error });
   }
-  const type = typeof frame === "object" && frame !== null && "type" in frame ? frame.type : undefined;
-  if (typeof type !== "string") throw new NotAFrame("a frame is one object with a type");
-  return Object.hasOwn(SERVER_TYPES, type) ? (frame as ServerFrame) : undefined;
+  if (typeof frame !== "object" || typeof (frame as ServerFrame | null)?.type !== "string") {
+    throw new NotAFrame("a frame is one object with a type");
+  }
+  return frame as ServerFrame;
 }

@@ -1,7 +1,8 @@
 /** The WebSocket of one tab: opened, greeted, replaced when it breaks. It decides nothing about chats. */
 
+import { HELLO_TIMEOUT, REVOKED, TOKEN_EXPIRED, TOO_BIG, UNAUTHENTICATED } from "./closeCodes.js";
 import { type Codec, NotAFrame } from "./codec.js";
-import { CLOSE_CODES, type ClientFrame, type ServerFrame, type Welcome } from "./contract.js";
+import type { ClientFrame, ServerFrame, Welcome } from "./contract.js";
 import { BadToken, CannotConnect, type ClientError, Closed } from "./core/errors.js";
 import { backoffMs, type Timing } from "./core/timing.js";
 import type { Platform, Socket } from "./platform.js";
@@ -9,9 +10,9 @@ import { RETRY_MS, type Tokens } from "./tokens.js";
 
 const NORMAL = 1000;
 const MUST_LOG_IN: ReadonlySet<number> = /* @__PURE__ */ new Set<number>([
-  CLOSE_CODES.UNAUTHENTICATED,
-  CLOSE_CODES.REVOKED,
-  CLOSE_CODES.TOKEN_EXPIRED,
+  UNAUTHENTICATED,
+  REVOKED,
+  TOKEN_EXPIRED,
 ]);
 
 export interface ConnectionOptions {
@@ -105,9 +106,7 @@ export class Connection {
     if (isOld()) return;
     if (!platform.socketClass) {
       this.#fail(
-        new Closed(
-          "there is no WebSocket here; on Node 20 pass that of the package ws: connect(…, { WebSocket })",
-        ),
+        new Closed("there is no WebSocket here: pass that of the package ws, as connect(…, { WebSocket })"),
       );
       return;
     }
@@ -136,7 +135,7 @@ export class Connection {
   }
 
   #receive(data: unknown): void {
-    let frame: ServerFrame | undefined;
+    let frame: ServerFrame;
     try {
       frame = this.#options.codec.decode(data);
     } catch (error) {
@@ -144,7 +143,6 @@ export class Connection {
       this.#broken(error.message);
       return;
     }
-    if (frame === undefined) return;
     if (this.#isWelcome) this.#events.received(frame);
     else if (frame.type === "welcome") this.#welcomed(frame);
     else if (frame.type === "refused") this.#notWelcome(frame.code, frame.reason, frame.temporary);
@@ -165,7 +163,7 @@ export class Connection {
   }
 
   #closed(code: number, reason: string): void {
-    const hasExpired = code === CLOSE_CODES.TOKEN_EXPIRED;
+    const hasExpired = code === TOKEN_EXPIRED;
     const failure = failureOf(code, reason);
     if (failure && !(this.#options.tokens.isRenewable && hasExpired)) this.#fail(failure);
     else this.#broken(reason || `it ended (${code})`);
@@ -230,10 +228,7 @@ export class Connection {
 /** Why a client must not reconnect with the same token after this close code; null if it may. */
 export function failureOf(code: number, reason: string): ClientError | null {
   if (MUST_LOG_IN.has(code)) return new BadToken(reason || "the token is not valid; log in again");
-  const mayResume = code < 4100 || code > 4299 || code === CLOSE_CODES.HELLO_TIMEOUT;
-  if (mayResume && code !== CLOSE_CODES.TOO_BIG) return null;
-  return new Closed(
-    `the server ended the connection for good: ${reason || "no reason given"} (${code})`,
-    code,
-  );
+  const mayResume = code < 4100 || code > 4299 || code === HELLO_TIMEOUT;
+  if (mayResume && code !== TOO_BIG) return null;
+  return new Closed(`the server ended the connection for good: ${reason} (${code})`, code);
 }

@@ -3008,30 +3008,10 @@ export interface WebhookTest {
   readonly error_detail: string | null;
 }
 
-/** The fields of each request, in the order in which they are written, with the value that is left out. */
-export const REQUEST_FIELDS: Readonly<Record<ClientFrame["type"], Readonly<Record<string, unknown>>>> = {
-  hello: { id: null, token: undefined, device_id: undefined, live: true },
-  refresh: { id: null, token: undefined },
-  send_message: { id: null, chat_id: "", conversation_id: "", conv_id: "", client_message_id: undefined, content: undefined, content_type: "text/plain", display_time: null, after_client_message_id: null, mentions: [], reply_to: null, attachments: [] },
-  edit_message: { id: null, chat_id: "", conversation_id: "", conv_id: "", client_message_id: undefined, message_id: undefined, content: undefined },
-  delete_message: { id: null, chat_id: "", conversation_id: "", conv_id: "", client_message_id: undefined, message_id: undefined },
-  react: { id: null, chat_id: "", conversation_id: "", conv_id: "", client_message_id: undefined, message_id: undefined, reaction: undefined, on: true },
-  sync_request: { id: null, chat_id: "", conversation_id: "", conv_id: "", last_acked_sequence: undefined, epoch: null, last_message_id: null, limit: 100 },
-  sync: { id: null, last_message_id: undefined, limit: 1000 },
-  sync_overview: { id: null, changed_since: null, limit: 100, brief: false },
-  ack: { id: null, chat_id: "", conversation_id: "", conv_id: "", last_acked_sequence: undefined },
-  delivery_receipt: { id: null, chat_id: "", conversation_id: "", conv_id: "", message_id: undefined, delivered_at: null },
-  read_receipt: { id: null, chat_id: "", conversation_id: "", conv_id: "", read_up_to: undefined, read_at: null },
-  typing_start: { id: null, chat_id: "", conversation_id: "", conv_id: "" },
-  typing_stop: { id: null, chat_id: "", conversation_id: "", conv_id: "" },
-  attention: { id: null, looking: undefined },
-  presence_subscribe: { id: null, user_ids: undefined },
-  presence_query: { id: null, user_ids: undefined },
-  heartbeat: { id: null },
-};
-
-/** Every type of frame that the server has. */
-export const SERVER_TYPES: Readonly<Record<ServerFrame["type"], true>> = { welcome: true, ack: true, message_batch: true, overview: true, heartbeat_ack: true, messages: true, chat_changed: true, invitation: true, invitation_ended: true, receipt: true, typing: true, presence_state: true, presence: true, refused: true };
+/** The fields of all requests, in the order in which they are written, with the value that is left out. */
+export const REQUEST_FIELDS: Readonly<Record<string, unknown>> = { id: null, token: undefined, chat_id: "", changed_since: null, looking: undefined, user_ids: undefined, device_id: undefined, conversation_id: "", live: true, conv_id: "", client_message_id: undefined, last_acked_sequence: undefined, read_up_to: undefined, message_id: undefined, epoch: null, read_at: null, content: undefined, reaction: undefined, delivered_at: null, last_message_id: null, content_type: "text/plain", on: true, limit: 100, display_time: null, brief: false, after_client_message_id: null, mentions: [], reply_to: null, attachments: [] };
+/** What is left out instead, of these fields of these requests. */
+export const OTHER_DEFAULTS: Readonly<Record<string, unknown>> = { "sync.last_message_id": undefined, "sync.limit": 1000 };
 
 export type NoParameters = Record<never, never>;
 

@@ -3,6 +3,7 @@
 import type { Chat, SendOptions } from "./chat.js";
 import type { AttachedFile, AttachmentInfo, AttachmentUpload } from "./contract.js";
 import { CannotConnect, RequestRefused } from "./core/errors.js";
+import { type Http, parsed } from "./http.js";
 import type { Sending } from "./sending.js";
 import { hexOf, Sha256 } from "./sha256.js";
 
@@ -149,7 +150,7 @@ export class Files {
     const { size } = file;
     const end = Math.min(start + upload.part_bytes, size);
     const range = start < size ? `bytes ${start}-${end - 1}/${size}` : `bytes */${size}`;
-    const answer = await this.#http.transfer(upload.upload_url, {
+    const answer = await transfer(this.#http, upload.upload_url, {
       method: "PUT",
       headers: { "Content-Range": range },
       ...(start < size && { body: file.slice(start, end, "application/octet-stream") }),
@@ -187,7 +188,7 @@ export class Files {
     if (!attachment || !url) throw refusal("not_uploaded", "this file is not uploaded completely");
     if (start >= attachment.size) return attachment;
     const headers: Record<string, string> = start > 0 ? { Range: `bytes=${start}-` } : {};
-    const answer = await this.#http.transfer(url, { headers, ...(signal && { signal }) });
+    const answer = await transfer(this.#http, url, { headers, ...(signal && { signal }) });
     if (answer.status !== PARTIAL) parts.length = 0;
     let there = answer.status === PARTIAL ? start : 0;
     const reader = (answer.body as ReadableStream<Uint8Array<ArrayBuffer>>).getReader();
@@ -239,3 +240,15 @@ function refusal(code: string, reason: string): RequestRefused {
 }
 
 const notThere = (reason: string) => refusal("not_found", reason);
+
+/** A request to a signed address, which needs no token. The reason of the caller's signal is what the caller gets. */
+async function transfer(http: Http, address: string, init: RequestInit): Promise<Response> {
+  let answer: Response;
+  try {
+    answer = await http.fetch(address, init);
+  } catch (error) {
+    throw init.signal?.aborted ? init.signal.reason : error;
+  }
+  if (answer.status >= 400) throw http.refused(answer.status, parsed(await answer.text()));
+  return answer;
+}

@@ -1,7 +1,7 @@
 /** Requests over HTTP, typed by the table of routes. Errors say what to do next. */
 
 import type { Problem, Routes } from "./contract.js";
-import { BadToken, CannotConnect, RequestRefused } from "./core/errors.js";
+import { BadToken, CannotConnect, permanent, RequestRefused, refusalOf } from "./core/errors.js";
 import type { Platform } from "./platform.js";
 import type { Tokens } from "./tokens.js";
 
@@ -57,16 +57,9 @@ export class Http {
       [status, text] = await this.#exchange(address, init, await this.#tokens.another(token));
     }
     const told = parsed(text);
-    if (status >= 400) throw this.#refused(status, told);
+    if (status >= 400) throw this.refused(status, told);
     if (told === NOT_JSON) throw new CannotConnect(`${this.url} is not a Parley server`);
     return told as Answer<R>;
-  }
-
-  /** A request to a signed address, which needs no token: its body or its answer may be very large. */
-  async transfer(address: string, init: RequestInit): Promise<Response> {
-    const answer = await this.#fetch(address, init, init.signal);
-    if (answer.status >= 400) throw this.#refused(answer.status, parsed(await answer.text()));
-    return answer;
   }
 
   async #exchange(address: string, init: RequestInit, token: string | null): Promise<[number, string]> {
@@ -75,7 +68,7 @@ export class Http {
     const late = new AbortController();
     const callOff = this.#platform.after(HTTP_MS_MAX, () => late.abort());
     try {
-      const answer = await this.#fetch(address, { ...init, headers, signal: late.signal });
+      const answer = await this.fetch(address, { ...init, headers, signal: late.signal });
       return [answer.status, await answer.text()];
     } catch (error) {
       throw error instanceof CannotConnect
@@ -86,30 +79,24 @@ export class Http {
     }
   }
 
-  /** `given`: the caller's own signal, whose reason is what the caller gets. */
-  async #fetch(address: string, init: RequestInit, given?: AbortSignal | null): Promise<Response> {
+  /** @internal Whatever the server answers. */
+  async fetch(address: string, init: RequestInit): Promise<Response> {
     try {
       return await this.#platform.fetch(this.url + address, init);
     } catch (error) {
-      if (given?.aborted) throw given.reason;
       throw new CannotConnect(`cannot reach ${this.url}; is the server running?`, { cause: error });
     }
   }
 
-  #refused(status: number, told: unknown): Error {
+  /** @internal What a refusal means. */
+  refused(status: number, told: unknown): Error {
     if (!isProblem(told)) {
-      if (status !== TOO_LARGE)
-        return new CannotConnect(`${this.url} is not a Parley server (HTTP status ${status})`);
-      const reason = `a proxy before ${this.url} takes no request of this size: its operator must allow larger ones`;
-      return new RequestRefused({ code: "too_large", reason, temporary: false });
+      if (status !== TOO_LARGE) return new CannotConnect(`${this.url} is not a Parley server (${status})`);
+      const reason = `a proxy before ${this.url} takes no request of this size`;
+      return new RequestRefused(permanent("too_large", reason));
     }
     if (status === UNAUTHENTICATED && this.#tokens) return new BadToken(told.reason);
-    const { code, reason, temporary, retry_after_ms } = told;
-    return new RequestRefused(
-      retry_after_ms === undefined
-        ? { code, reason, temporary }
-        : { code, reason, temporary, retryAfterMs: retry_after_ms },
-    );
+    return new RequestRefused(refusalOf(told));
   }
 }
 
@@ -132,7 +119,8 @@ function addressOf(route: string, { path = {}, query = {} }: Parts): [string, st
   return [method, search ? `${address}?${search}` : address];
 }
 
-function parsed(text: string): unknown {
+/** What an answer says. */
+export function parsed(text: string): unknown {
   try {
     return text ? JSON.parse(text) : undefined;
   } catch {

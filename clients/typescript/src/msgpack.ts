@@ -1,7 +1,7 @@
 /** MessagePack in binary frames: `connect(url, token, { codec: msgpack })`. */
 
 import { decode, encode } from "@msgpack/msgpack";
-import { type Codec, known, NotAFrame, written } from "./codec.js";
+import { type Codec, NotAFrame, read, written } from "./codec.js";
 import { MSGPACK_PROTOCOL } from "./contract.js";
 
 /** Smaller frames, which cost the server a little more: entries are stored as JSON. */
@@ -13,6 +13,6 @@ export const msgpack: Codec = {
     if (!(bytes instanceof Uint8Array)) {
       throw new NotAFrame("this connection speaks MessagePack in binary frames");
     }
-    return known(() => decode(bytes));
+    return read(() => decode(bytes));
   },
 };

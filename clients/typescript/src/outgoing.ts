@@ -167,7 +167,8 @@ export class Outgoing {
 
   async retry(sending: Sending): Promise<void> {
     if (!sending.row || !sending.refusal) return;
-    const row = await this.#outbox.retry(sending.row);
+    const { retryRow } = await this.#platform.later();
+    const row = await retryRow(this.#store, sending.row);
     if (!row) return this.reconcile();
     sending.again(row);
     this.onChange(sending.chatId);
@@ -177,7 +178,8 @@ export class Outgoing {
 
   async discard(sending: Sending): Promise<void> {
     if (!sending.row || !sending.refusal) return;
-    await this.#outbox.discard(sending.row);
+    const { discardRow } = await this.#platform.later();
+    await discardRow(this.#store, sending.row);
     this.#drop(sending);
     this.#group.tell({ type: "discarded", key: sending.key });
   }

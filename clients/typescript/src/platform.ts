@@ -1,5 +1,8 @@
 /** What the client needs of the machine that it runs on. Tests pass their own: virtual time, locks, channels, sockets. */
 
+import { CannotConnect } from "./core/errors.js";
+import type { Later } from "./later.js";
+
 /** A socket that is being opened or is open; the names are those of the browser's WebSocket. */
 export interface Socket {
   binaryType: string;
@@ -52,6 +55,8 @@ export interface Platform {
   quota(): Promise<number>;
   channel(name: string): Channel | null;
   isVisible(): boolean;
+  /** What is loaded behind the rest; at once if it is there. CannotConnect if it cannot be. */
+  later(): Later | Promise<Later>;
   /** Listen to the page's life; returns what ends it. */
   onPageEvent(listener: (event: PageEvent) => void): () => void;
 }
@@ -62,9 +67,18 @@ export function uuid(platform: Platform): string {
   bytes[6] = ((bytes[6] as number) & 0x0f) | 0x40;
   bytes[8] = ((bytes[8] as number) & 0x3f) | 0x80;
   const text = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return [text.slice(0, 8), text.slice(8, 12), text.slice(12, 16), text.slice(16, 20), text.slice(20)].join(
-    "-",
-  );
+  return text.replace(/(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
+let later: Later | undefined;
+
+async function loaded(): Promise<Later> {
+  try {
+    later = await import("./later.js");
+  } catch (cause) {
+    throw new CannotConnect("a part of the client could not be loaded", { cause });
+  }
+  return later;
 }
 
 /** The browser, or Node. `socketClass`: what to use where there is no global WebSocket, as on Node 20. */
@@ -86,6 +100,7 @@ export function thisPlatform(socketClass?: SocketClass): Platform {
     quota: async () => (await navigator?.storage?.estimate?.())?.quota ?? Number.POSITIVE_INFINITY,
     channel: (name) =>
       document && globalThis.BroadcastChannel ? (new BroadcastChannel(name) as unknown as Channel) : null,
+    later: () => later ?? loaded(),
     isVisible: () => document?.visibilityState !== "hidden",
     onPageEvent: (listener) => (document ? listen(document, listener) : () => {}),
   };

@@ -1,56 +1,11 @@
-/** The loops of an application: over the entries of one chat or of all chats, and over other changes. */
+/** The loops of an application over the entries of one chat, or of all chats. */
 
+import type { Client } from "./client.js";
 import type { Entry } from "./contract.js";
 import type { ChatModel } from "./core/chatModel.js";
-import type { ClientCore } from "./core/core.js";
 import { ReadElsewhere, RequestRefused } from "./core/errors.js";
-import type { Update } from "./core/events.js";
-
-/** What a loop needs of the client. */
-export interface StreamContext {
-  readonly core: ClientCore;
-  now(): number;
-  /** Throws if the client has ended. */
-  checkOpen(): void;
-}
-
-/** Wakes one waiting loop. */
-class Bell {
-  #ring: (() => void) | null = null;
-  #isRung = false;
-
-  ring(): void {
-    this.#isRung = true;
-    this.#ring?.();
-  }
-
-  reset(): void {
-    this.#isRung = false;
-  }
-
-  async wait(): Promise<void> {
-    if (this.#isRung) return;
-    await new Promise<void>((resolve) => {
-      this.#ring = resolve;
-    });
-    this.#ring = null;
-  }
-}
-
-abstract class Stream<Value> implements AsyncIterableIterator<Value> {
-  protected readonly bell = new Bell();
-
-  abstract next(): Promise<IteratorResult<Value>>;
-
-  /** There may be something to take, or the client has ended. */
-  notify(): void {
-    this.bell.ring();
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-}
+import type { ReadingCore } from "./core/reading.js";
+import { Stream } from "./updates.js";
 
 /**
  * The loop over one chat: in order, contiguous, no entry twice, across every reconnect.
@@ -59,31 +14,29 @@ abstract class Stream<Value> implements AsyncIterableIterator<Value> {
  * the next page. RequestRefused when reading must end (`not_a_member`).
  */
 export class EntryStream extends Stream<Entry> {
-  readonly #context: StreamContext;
+  readonly #client: Client;
+  readonly #core: ReadingCore;
   readonly #chat: ChatModel;
   readonly #onEnd: () => void;
   #isClosed = false;
 
-  constructor(context: StreamContext, chat: ChatModel, onEnd: () => void) {
+  constructor(client: Client, core: ReadingCore, chat: ChatModel, onEnd: () => void) {
     super();
-    this.#context = context;
+    this.#client = client;
+    this.#core = core;
     this.#chat = chat;
     this.#onEnd = onEnd;
   }
 
-  async next(): Promise<IteratorResult<Entry>> {
-    for (;;) {
-      if (this.#isClosed) {
-        throw new ReadElsewhere("another loop reads this chat now; a device has one cursor per chat");
-      }
-      this.bell.reset();
-      this.#context.checkOpen();
-      const value = this.#context.core.take(this.#chat, this.#context.now());
-      if (value) return { value, done: false };
-      const failure = this.#chat.inbox?.failure;
-      if (failure) throw new RequestRefused(failure);
-      await this.bell.wait();
+  protected take(): Entry | undefined {
+    if (this.#isClosed) {
+      throw new ReadElsewhere("another loop reads this chat now; a device has one cursor per chat");
     }
+    this.#client.checkOpen();
+    const entry = this.#core.take(this.#chat, this.#client.platform.now());
+    const failure = this.#chat.inbox?.failure;
+    if (!entry && failure) throw new RequestRefused(failure);
+    return entry;
   }
 
   /** The application leaves the loop: the entry that it got last was not processed. */
@@ -104,30 +57,30 @@ export class EntryStream extends Stream<Entry> {
  * of their own, and chats that the person has left.
  */
 export class AllEntriesStream extends Stream<Entry> {
-  readonly #context: StreamContext;
+  readonly #client: Client;
+  readonly #core: ReadingCore;
   readonly #ready = new Set<string>();
   #last: ChatModel | null = null;
   #isClosed = false;
 
-  constructor(context: StreamContext) {
+  constructor(client: Client, core: ReadingCore) {
     super();
-    this.#context = context;
+    this.#client = client;
+    this.#core = core;
   }
 
-  async next(): Promise<IteratorResult<Entry>> {
-    const { core } = this.#context;
-    if (this.#last) core.markProcessed(this.#last, this.#context.now());
+  override next(): Promise<IteratorResult<Entry>> {
+    if (this.#last) this.#core.markProcessed(this.#last, this.#client.platform.now());
     this.#last = null;
-    for (;;) {
-      if (this.#isClosed) {
-        throw new ReadElsewhere("another loop reads all chats now; a device has one cursor per chat");
-      }
-      this.bell.reset();
-      this.#context.checkOpen();
-      const value = this.#takeNext();
-      if (value) return { value, done: false };
-      await this.bell.wait();
+    return super.next();
+  }
+
+  protected take(): Entry | undefined {
+    if (this.#isClosed) {
+      throw new ReadElsewhere("another loop reads all chats now; a device has one cursor per chat");
     }
+    this.#client.checkOpen();
+    return this.#takeNext();
   }
 
   /** This chat may have an entry to take. */
@@ -149,60 +102,17 @@ export class AllEntriesStream extends Stream<Entry> {
 
   /** One entry of the chat that has waited longest. */
   #takeNext(): Entry | undefined {
-    const { core } = this.#context;
     for (const chatId of this.#ready) {
       this.#ready.delete(chatId);
-      const chat = core.chat(chatId);
-      const entry = core.take(chat, this.#context.now());
+      const chat = this.#client.core.chat(chatId);
+      const entry = this.#core.take(chat, this.#client.platform.now());
       if (entry) {
         this.#ready.add(chatId);
         this.#last = chat;
         return entry;
       }
-      if (chat.inbox?.failure) core.stop(chat);
+      if (chat.inbox?.failure) this.#core.stop(chat);
     }
     return undefined;
-  }
-}
-
-/** The loop over updates. However slow the loop is, equal updates wait as one. */
-export class UpdateStream extends Stream<Update> {
-  readonly #concerns: (update: Update) => boolean;
-  readonly #context: StreamContext;
-  readonly #onEnd: (stream: UpdateStream) => void;
-  readonly #waiting = new Map<string, Update>();
-
-  constructor(
-    context: StreamContext,
-    concerns: (update: Update) => boolean,
-    onEnd: (stream: UpdateStream) => void,
-  ) {
-    super();
-    this.#context = context;
-    this.#concerns = concerns;
-    this.#onEnd = onEnd;
-  }
-
-  async next(): Promise<IteratorResult<Update>> {
-    for (;;) {
-      this.bell.reset();
-      for (const [key, value] of this.#waiting) {
-        this.#waiting.delete(key);
-        return { value, done: false };
-      }
-      this.#context.checkOpen();
-      await this.bell.wait();
-    }
-  }
-
-  async return(): Promise<IteratorResult<Update>> {
-    this.#onEnd(this);
-    return { value: undefined, done: true };
-  }
-
-  put(update: Update): void {
-    if (!this.#concerns(update)) return;
-    this.#waiting.set(`${update.what} ${update.chatId} ${update.userId}`, update);
-    this.notify();
   }
 }

@@ -8,7 +8,8 @@
 import { callBack } from "./callBack.js";
 import type { Batch, Entry, Messages, ShownEntry } from "./contract.js";
 import { type MessageState, MessageStates, type ShownAt } from "./core/life.js";
-import type { KnownLog, Range } from "./storage/knownLog.js";
+import type { KnownLog } from "./storage/knownLog.js";
+import type { Range } from "./storage/room.js";
 
 const ENTRIES_DEFAULT = 50;
 /** So much is held; of more, what is at the other end is let go. */

@@ -1,12 +1,13 @@
 /** Everything the client knows about one chat. Pure. */
 
-import type { Entry, MessageBatch, OverviewChat, ReceiptFrame } from "../contract.js";
+import type { MessageBatch, OverviewChat, ReceiptFrame } from "../contract.js";
 import { UNREAD_MAX } from "../limits.js";
 import type { Update, What } from "./events.js";
-import type { Inbox, Slot } from "./inbox.js";
+import type { Inbox } from "./inbox.js";
 import type { LogDifference, ProofState } from "./logProof.js";
 import type { Member, Roster } from "./members.js";
 import type { MessageReceipts } from "./receipts.js";
+import type { Slot } from "./slots.js";
 
 /** A row of the overview, from another source than the overview. */
 export const makeRow = (chatId: string, epoch = 0, head = 0): OverviewChat => ({
@@ -42,7 +43,7 @@ export class ChatModel {
   /** The roster that waits for a snapshot; after a close and an open it is not `roster`. */
   loading: Roster | undefined;
   /** This device's last ack: a snapshot may not include it yet. */
-  #delivered: ReceiptFrame | undefined;
+  delivered: ReceiptFrame | undefined;
   /** Why this chat was last read again from its start, if a page showed that it had to be. */
   logDifference: LogDifference | undefined;
   /** Others who type, in the order in which they began. */
@@ -110,7 +111,7 @@ export class ChatModel {
   leave(): void {
     this.row = undefined;
     this.unread = undefined;
-    this.#delivered = undefined;
+    this.delivered = undefined;
     this.#mutedUntil = 0;
     this.notify("members");
     this.notify("unread");
@@ -133,45 +134,13 @@ export class ChatModel {
     this.unread?.receivePage(batch, slots, userId);
   }
 
-  /** What this device read is not what the log holds. */
-  noteDifference(difference: LogDifference): void {
-    this.logDifference = difference;
-    this.notify("log");
-  }
-
-  /** A live entry that is not a message: it may change an open chat. */
-  receiveChange(entry: Entry): void {
-    if (this.roster?.receiveEntry(entry)) this.notify(entry.kind === "member" ? "members" : "settings");
-  }
-
   receiveReceipt(frame: ReceiptFrame): void {
     if (this.roster?.receiveReceipt(frame)) this.notify("receipts");
-  }
-
-  /** This device has acknowledged the log up to here; the server sends that only to others. */
-  delivered(upTo: number, userId: string, at: string): void {
-    this.#delivered = {
-      type: "receipt",
-      chat_id: this.chatId,
-      user_id: userId,
-      kind: "delivered",
-      up_to_sequence: upTo,
-      at,
-    };
-    this.receiveReceipt(this.#delivered);
   }
 
   /** The person has read up to here; only the server knows the position of a message id. */
   read(upTo: number | string): boolean {
     return this.#counting((unread) => typeof upTo === "number" && unread.read(upTo));
-  }
-
-  /** The snapshot of the open chat was loaded into `roster`. */
-  loaded(roster: Roster): void {
-    if (this.#delivered) roster.receiveReceipt(this.#delivered);
-    this.notify("members");
-    this.notify("receipts");
-    this.notify("settings");
   }
 
   #counting(count: (unread: UnreadCounter) => boolean): boolean {

@@ -7,7 +7,7 @@
 
 import type { AckPosition, Heartbeat, ReadReceipt } from "../contract.js";
 import { OutboxFull, type Refusal } from "./errors.js";
-import { type Cursor, cursorAt } from "./storage.js";
+import type { Cursor } from "./storage.js";
 import { backoffMs, type RateLimitPause, SECOND_MS, type Timers, type Timing, timerKey } from "./timing.js";
 
 const ACKS_IN_FLIGHT_MAX = 1_024;
@@ -69,18 +69,6 @@ export class DeviceCursors {
       this.#unsaved.set(chatId, cursor);
       this.flushSoon(now);
     }
-  }
-
-  /** Another tab moved and saved this cursor. Returns whether it is beyond what was known. */
-  adopt(chatId: string, cursor: Cursor): boolean {
-    const known = this.#cursors.get(chatId) ?? cursorAt();
-    const { epoch, sequence } = cursor;
-    if (epoch < known.epoch || (epoch === known.epoch && sequence <= known.sequence)) return false;
-    this.#cursors.set(chatId, cursor);
-    this.#unsaved.delete(chatId);
-    // That tab may have ended before its ack arrived; to acknowledge twice changes nothing.
-    this.#toAck.set(chatId, sequence);
-    return true;
   }
 
   /** Save within `cursorFlushMs`, together with every cursor that moves until then. */

@@ -19,6 +19,23 @@ export interface Refusal {
   readonly retryAfterMs?: number;
 }
 
+/** As a server writes it. */
+interface Told {
+  readonly code: string;
+  readonly reason: string;
+  readonly temporary: boolean;
+  readonly retry_after_ms?: number;
+}
+
+export const refusalOf = ({ code, reason, temporary, retry_after_ms: retryAfterMs }: Told): Refusal => ({
+  code,
+  reason,
+  temporary,
+  ...(retryAfterMs !== undefined && { retryAfterMs }),
+});
+
+export const permanent = (code: string, reason: string): Refusal => ({ code, reason, temporary: false });
+
 /** The root of everything that this SDK throws on purpose. */
 export class ClientError extends Error {
   override name = "ClientError";

@@ -14,6 +14,7 @@
 import type { Entry, MessageBatch, SyncRequest } from "../contract.js";
 import type { Refusal } from "./errors.js";
 import { type LogDifference, LogProof, type ProofState } from "./logProof.js";
+import type { Slot } from "./slots.js";
 import { type Cursor, cursorAt } from "./storage.js";
 
 const CHAT_BYTES_MAX = 4 * 1024 * 1024;
@@ -21,37 +22,8 @@ const CHAT_ENTRIES_MAX = 4_000;
 const RECENT_IDS_MAX = 1_024;
 /** What a slot costs in memory besides its content. */
 const SLOT_BYTES = 200;
-const KNOWN_KINDS = new Set(["message", "member", "chat", "edit", "delete", "reaction"]);
-
-/**
- * A resolved position of the log. It has no `entry` if it is a void or of an unknown kind.
- *
- * `logged`: what the log has there, of any kind. `logHash`: the hash of the log with it, once resolved.
- */
-export interface Slot {
-  readonly sequence: number;
-  readonly messageId: string | null;
-  readonly entry: Entry | undefined;
-  readonly logged: Entry | undefined;
-  readonly logHash: Uint8Array | null;
-}
 
 const sizeOf = (slot: Slot): number => SLOT_BYTES + (slot.entry?.content.length ?? 0);
-
-/** Every position of a frame, ascending. */
-export function slotsOf(entries: readonly Entry[], voids: readonly number[] = []): Slot[] {
-  const slots: Slot[] = entries.map((entry) => ({
-    sequence: entry.sequence,
-    messageId: entry.message_id,
-    entry: KNOWN_KINDS.has(entry.kind) ? entry : undefined,
-    logged: entry,
-    logHash: null,
-  }));
-  for (const sequence of voids) {
-    slots.push({ sequence, messageId: null, entry: undefined, logged: undefined, logHash: null });
-  }
-  return slots.sort((first, second) => first.sequence - second.sequence);
-}
 
 /** A limit on the memory of one or several inboxes. Held slots never take more than half of it. */
 export class Budget {

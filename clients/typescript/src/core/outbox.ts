@@ -6,9 +6,10 @@
  * client resends from there on, with the same ids, so the order is kept.
  */
 
+import { isText } from "../codec.js";
 import type { Ack, DeleteMessage, EditMessage, Entry, React, SendFound, SendMessage } from "../contract.js";
 import { FRAME_BYTES_MAX, MESSAGE_BYTES_MAX } from "../limits.js";
-import { OutboxFull, type Refusal, RequestRefused } from "./errors.js";
+import { OutboxFull, permanent, type Refusal, RequestRefused } from "./errors.js";
 import type { Journal } from "./journal.js";
 import { keyOf, type MessageKey, type OutgoingMessage } from "./storage.js";
 import {
@@ -446,10 +447,10 @@ function frameOf(message: OutgoingMessage, id: number, after: string | null): Ou
 /** Refuse a message whose JSON frame is above the limit: it would end every connection that sends it. */
 export function checkSize({ content }: OutgoingMessage): void {
   const refuse = (code: string, reason: string): never => {
-    throw new RequestRefused({ code, reason, temporary: false });
+    throw new RequestRefused(permanent(code, reason));
   };
   // JSON has no way to say half of a pair that every server reads.
-  if (/\p{Cs}/u.test(content)) refuse("bad_request", "the text ends, or begins, inside a character");
+  if (!isText(content)) refuse("bad_request", "the text was cut inside a character");
   if (bytesIn(content) > MESSAGE_BYTES_MAX) {
     refuse("too_large", `a message can have at most ${MESSAGE_BYTES_MAX} bytes`);
   }

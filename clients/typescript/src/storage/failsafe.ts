@@ -4,9 +4,9 @@
  */
 
 import { StoreUnusable } from "../core/errors.js";
-import { dropOldest } from "./knownLog.js";
 import { MemoryStore } from "./memory.js";
 import type { Mode, Store, Table, Transaction } from "./ports.js";
+import { dropOldest } from "./room.js";
 
 const DROPS_MAX = 8;
 

@@ -92,11 +92,11 @@ export class IndexedDbStore implements Store {
     // A tab that is frozen keeps the database from being deleted, but not from being emptied.
     await this.#empty().catch(() => {});
     this.close();
-    await new Promise<void>((resolve, reject) => {
-      const request = this.#factory.deleteDatabase(this.#name);
-      request.onsuccess = request.onblocked = () => resolve();
-      request.onerror = () => reject(request.error);
+    const request = this.#factory.deleteDatabase(this.#name);
+    const blocked = new Promise((resolve) => {
+      request.onblocked = resolve;
     });
+    await Promise.race([answer(request), blocked]);
   }
 
   async #empty(): Promise<void> {
@@ -110,24 +110,19 @@ export class IndexedDbStore implements Store {
     database.close();
   }
 
-  #open(): Promise<IDBDatabase> {
-    return new Promise((resolve, reject) => {
-      const request = this.#factory.open(this.#name, VERSION);
-      request.onupgradeneeded = () => {
-        for (const table of TABLES) request.result.createObjectStore(table);
-      };
-      request.onerror = () => reject(request.error);
-      request.onsuccess = () => {
-        const database = request.result;
-        database.onclose = () => this.#lost(database);
-        database.onversionchange = (event) => {
-          database.close();
-          this.#lost(database);
-          this.onTaken?.(event.newVersion === null ? "wiped" : "outdated");
-        };
-        resolve(database);
-      };
-    });
+  async #open(): Promise<IDBDatabase> {
+    const request = this.#factory.open(this.#name, VERSION);
+    request.onupgradeneeded = () => {
+      for (const table of TABLES) request.result.createObjectStore(table);
+    };
+    const database = await answer(request);
+    database.onclose = () => this.#lost(database);
+    database.onversionchange = (event) => {
+      database.close();
+      this.#lost(database);
+      this.onTaken?.(event.newVersion === null ? "wiped" : "outdated");
+    };
+    return database;
   }
 
   /** The next call opens another handle. WebKit loses them when its server of databases ends. */

@@ -7,21 +7,17 @@
 
 import type { Entry } from "../contract.js";
 import { edited, tombstone } from "../core/life.js";
-import { type Key, numbered, type Store, type Table, type Transaction } from "./ports.js";
-
-/** From and to, both included. */
-export type Range = readonly [number, number];
-
-export interface Log {
-  readonly chatId: string;
-  readonly epoch: number;
-  /** Ascending; two ranges never touch. */
-  readonly ranges: readonly Range[];
-  /** When something was last read or kept, by the wall clock. */
-  readonly touchedAtMs: number;
-  /** About how much its entries take. */
-  readonly bytes: number;
-}
+import { numbered, type Store, type Transaction } from "./ports.js";
+import {
+  bytesOf,
+  dropOldest,
+  forgetPlaces,
+  LOG_TABLES,
+  type Log,
+  type Place,
+  placesOf,
+  type Range,
+} from "./room.js";
 
 export interface Stretch {
   readonly epoch: number;
@@ -30,9 +26,6 @@ export interface Stretch {
   readonly ranges: readonly Range[];
 }
 
-type Place = readonly [string, number];
-
-const LOG_TABLES: Table[] = ["entries", "places", "logs"];
 /** So much of the logs is kept on a device at most, and no more than this share of what the browser allows. */
 const BYTES_MAX = 500 * 1024 * 1024;
 const QUOTA_SHARE_MAX = 0.2;
@@ -121,28 +114,6 @@ export class KnownLog {
   }
 }
 
-/** Drop the oldest range of the chat that was untouched for longest. Returns whether there was one. */
-export async function dropOldest(store: Store): Promise<boolean> {
-  return store.run(LOG_TABLES, "relaxed", async (tx) => {
-    const logs = await tx.all<Log>("logs");
-    const oldest = logs
-      .filter((log) => log.ranges.length > 0)
-      .sort((a, b) => a.touchedAtMs - b.touchedAtMs)[0];
-    const range = oldest?.ranges[0];
-    if (!oldest || !range) return false;
-    const dropped = await tx.all<Entry>("entries", numbered(oldest.chatId, ...range));
-    await tx.delete("entries", numbered(oldest.chatId, ...range));
-    await forgetPlaces(tx, dropped);
-    const ranges = oldest.ranges.slice(1);
-    const bytes = ranges.length > 0 ? Math.max(0, oldest.bytes - bytesOf(dropped)) : 0;
-    await tx.put("logs", oldest.chatId, { ...oldest, ranges, bytes } satisfies Log);
-    return true;
-  });
-}
-
-const bytesOf = (entries: readonly Entry[]): number =>
-  entries.reduce((bytes, entry) => bytes + JSON.stringify(entry).length, 0);
-
 const isWithin = (ranges: readonly Range[], sequence: number): boolean =>
   ranges.some(([from, to]) => from <= sequence && sequence <= to);
 
@@ -162,16 +133,6 @@ async function forget(tx: Transaction, chatId: string): Promise<void> {
   await tx.delete("entries", numbered(chatId));
   await forgetPlaces(tx, entries);
   await tx.delete("logs", chatId);
-}
-
-async function forgetPlaces(tx: Transaction, entries: readonly Entry[]): Promise<void> {
-  await Promise.all(entries.flatMap(placesOf).map((key) => tx.delete("places", key)));
-}
-
-/** Under which keys an entry is found: its own id, and that of the message that it edits. */
-function placesOf(entry: Entry): Key[] {
-  const edits = entry.kind === "edit" && entry.target_id ? [[entry.target_id, entry.sequence]] : [];
-  return [entry.message_id, ...edits];
 }
 
 /** Carry edits and deletes out on a message that is stored, and a delete on the edits of that message, too. */

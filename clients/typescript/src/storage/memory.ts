@@ -51,93 +51,80 @@ class MemoryTransaction implements Transaction {
   }
 
   async get<Value>(table: Table, key: Key): Promise<Value | undefined> {
-    return this.#table(table).get(key) as Value | undefined;
+    return this.#table(table).get(placeOf(key)) as Value | undefined;
   }
 
   async all<Value>(table: Table, span?: Span, count?: number): Promise<Value[]> {
-    return this.#table(table)
-      .between(span, count)
-      .map(([, value]) => value as Value);
+    const rows = this.#table(table).between(span).slice(0, count);
+    return rows.map(([, value]) => value as Value);
   }
 
   async put(table: Table, key: Key, value: unknown): Promise<void> {
-    this.#change(table, key, value);
+    this.#change(table, placeOf(key), value);
   }
 
   async delete(table: Table, keys: Key | Span): Promise<void> {
     const found = isSpan(keys)
       ? this.#table(table)
           .between(keys)
-          .map(([key]) => key)
-      : [keys];
-    for (const key of found) this.#change(table, key, undefined);
+          .map(([place]) => place)
+      : [placeOf(keys)];
+    for (const place of found) this.#change(table, place, undefined);
   }
 
   rollBack(): void {
     for (const undo of this.#undo.reverse()) undo();
   }
 
-  #change(name: Table, key: Key, value: unknown): void {
+  #change(name: Table, place: string, value: unknown): void {
     if (this.#mode === "read") throw new DOMException("the transaction only reads", "ReadOnlyError");
     const table = this.#table(name);
-    const before = table.get(key);
-    this.#undo.push(() => table.set(key, before));
-    table.set(key, value);
+    const before = table.get(place);
+    this.#undo.push(() => table.set(place, before));
+    table.set(place, value);
   }
 }
 
-/** Values in the order of their keys. */
+/** Values in the order of their keys, each of which is a text here. */
 class SortedTable {
-  readonly #rows: [Key, unknown][] = [];
+  readonly #rows: [string, unknown][] = [];
 
-  get(key: Key): unknown {
-    const row = this.#rows[this.#place(key)];
-    return row && compare(row[0], key) === 0 ? row[1] : undefined;
+  get(place: string): unknown {
+    const row = this.#rows[this.#find(place)];
+    return row?.[0] === place ? row[1] : undefined;
   }
 
   /** No value removes the key. */
-  set(key: Key, value: unknown): void {
-    const at = this.#place(key);
-    const row = this.#rows[at];
-    const isThere = row !== undefined && compare(row[0], key) === 0;
-    if (value !== undefined) this.#rows.splice(at, isThere ? 1 : 0, [key, value]);
-    else if (isThere) this.#rows.splice(at, 1);
+  set(place: string, value: unknown): void {
+    const at = this.#find(place);
+    const isThere = this.#rows[at]?.[0] === place;
+    this.#rows.splice(
+      at,
+      Number(isThere),
+      ...(value === undefined ? [] : [[place, value] as [string, unknown]]),
+    );
   }
 
-  between(span?: Span, count = Number.POSITIVE_INFINITY): [Key, unknown][] {
-    const first = span ? this.#place(span.from) : 0;
-    let last = span ? this.#place(span.to) : this.#rows.length;
-    const row = this.#rows[last];
-    if (span && row && compare(row[0], span.to) === 0) last += 1;
-    return this.#rows.slice(first, Math.min(last, first + count));
+  between(span?: Span): [string, unknown][] {
+    if (!span) return [...this.#rows];
+    return this.#rows.slice(this.#find(placeOf(span.from)), this.#find(`${placeOf(span.to)}\0`));
   }
 
   /** Where the first key is that is not below this one. */
-  #place(key: Key): number {
+  #find(place: string): number {
     let low = 0;
     let high = this.#rows.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      if (compare((this.#rows[middle] as [Key, unknown])[0], key) < 0) low = middle + 1;
+      if ((this.#rows[middle] as [string, unknown])[0] < place) low = middle + 1;
       else high = middle;
     }
     return low;
   }
 }
 
-function compare(a: Key, b: Key): number {
-  if (Array.isArray(a) && Array.isArray(b)) {
-    for (let at = 0; at < a.length && at < b.length; at++) {
-      const order = compare(a[at], b[at]);
-      if (order !== 0) return order;
-    }
-    return a.length - b.length;
-  }
-  const kinds = kind(a) - kind(b);
-  if (kinds !== 0) return kinds;
-  return a < b ? -1 : a > b ? 1 : 0;
-}
-
-function kind(key: Key): number {
-  return typeof key === "number" ? 0 : typeof key === "string" ? 1 : 2;
+/** A text for each key, in the order of the keys: numbers are whole, and not below 0. */
+function placeOf(key: Key): string {
+  if (typeof key === "number") return `0${String(key).padStart(16, "0")}`;
+  return typeof key === "string" ? `1${key}\0` : `2${key.map(placeOf).join("")}`;
 }

@@ -14,7 +14,7 @@ import type { Store, Transaction } from "./ports.js";
 
 /** So many outcomes are remembered. */
 const OUTCOMES_MAX = 2_000;
-const NUMBER = "number";
+export const NUMBER = "number";
 const TERM = "term";
 
 export interface OutboxRow {
@@ -89,26 +89,6 @@ export class SharedOutbox {
         if (outcome.refusal) await tx.put("outbox", row.number, { ...row, refusal: outcome.refusal });
         else await tx.delete("outbox", row.number);
       }
-    });
-  }
-
-  /** The person gives a refused message up. */
-  async discard(row: OutboxRow): Promise<void> {
-    await this.#store.run(["outbox"], "strict", (tx) => tx.delete("outbox", row.number));
-  }
-
-  /** The person wants a refused message sent once more, behind those that wait. Nothing if another tab was faster. */
-  async retry(row: OutboxRow): Promise<OutboxRow | undefined> {
-    return this.#store.run(["meta", "outbox"], "strict", async (tx) => {
-      if (!(await tx.get("outbox", row.number))) return undefined;
-      const number = ((await tx.get<number>("meta", NUMBER)) ?? 0) + 1;
-      const again: OutboxRow = { number, message: row.message };
-      await Promise.all([
-        tx.put("meta", NUMBER, number),
-        tx.delete("outbox", row.number),
-        tx.put("outbox", number, again),
-      ]);
-      return again;
     });
   }
 

@@ -164,6 +164,7 @@ export class TabGroup {
   // Leading
 
   #lead(leads: boolean): void {
+    if (leads === this.#leads) return;
     this.#detach();
     this.#leads = leads;
     this.#relay = new Relay();

@@ -2,7 +2,7 @@
 
 import fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
-import { cursorAt, keyOf, type OutgoingMessage } from "../../src/core/storage.js";
+import { keyOf, type OutgoingMessage } from "../../src/core/storage.js";
 import { BEN, CHAT, Clock, Device, ME, pass, settle } from "../model/device.js";
 import { ModelServer, refusal } from "../model/server.js";
 import { seedProperties } from "./duties/duty.js";
@@ -177,49 +177,5 @@ describe("what became of them", () => {
     follower.connect();
     settle(follower);
     expect(contents()).toEqual(["damaged"]);
-  });
-});
-
-describe("cursors that another tab moved", () => {
-  const readFive = (): void => {
-    for (let number = 1; number <= 5; number += 1) server.post(CHAT, BEN, `${number}`);
-  };
-
-  test("reading goes on behind them", () => {
-    readFive();
-    follower.core.adoptCursors(new Map([[CHAT, cursorAt(1, 3, server.log(CHAT)[2]?.message_id)]]));
-    follower.read();
-    follower.connect();
-    settle(follower);
-    expect(follower.shown()).toEqual(["4", "5"]);
-  });
-
-  test("a chat that is being read goes on from there, and the cursor never goes back", () => {
-    readFive();
-    server.pageEntriesMax = 2;
-    follower.read();
-    follower.connect();
-    for (let turn = 0; turn < 2; turn += 1) {
-      follower.pump();
-      follower.deliverUp();
-      follower.deliverDown();
-    }
-    expect(follower.take().map((entry) => entry.content)).toEqual(["1", "2"]);
-    follower.core.adoptCursors(new Map([[CHAT, cursorAt(1, 4, server.log(CHAT)[3]?.message_id)]]));
-    settle(follower);
-    pass(clock, 1_000, follower);
-    expect(follower.shown()).toEqual(["1", "2", "5"]);
-    expect(follower.core.cursors.get(CHAT)?.sequence).toBe(5);
-    expect(server.acked(ME, CHAT, "two")).toBe(5);
-  });
-
-  test("an older one changes nothing, and one of a newer log counts", () => {
-    const cursor = cursorAt(1, 3, "msg_3");
-    const { cursors } = follower.core;
-    follower.core.adoptCursors(new Map([[CHAT, cursor]]));
-    follower.core.adoptCursors(new Map([[CHAT, cursorAt(1, 2, "msg_2")]]));
-    expect(cursors.get(CHAT)).toEqual(cursor);
-    follower.core.adoptCursors(new Map([[CHAT, cursorAt(2, 1, "msg_1")]]));
-    expect(cursors.get(CHAT)).toMatchObject({ epoch: 2, sequence: 1 });
   });
 });

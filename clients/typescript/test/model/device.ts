@@ -4,6 +4,7 @@ import { json } from "../../src/codec.js";
 import type { ClientFrame, Entry, ServerFrame } from "../../src/contract.js";
 import { ClientCore } from "../../src/core/core.js";
 import type { ClientEvent } from "../../src/core/events.js";
+import { ReadingCore } from "../../src/core/reading.js";
 import {
   type Cursor,
   keyOf,
@@ -47,6 +48,7 @@ export class Device {
   readonly clock: Clock;
   readonly #options: Required<DeviceOptions>;
   core: ClientCore;
+  reading!: ReadingCore;
   session: Session | undefined;
   /** What survives a crash: unacknowledged messages and cursors. */
   readonly outbox = new Map<MessageKey, OutgoingMessage>();
@@ -73,6 +75,7 @@ export class Device {
   #newCore(): ClientCore {
     const { chance, durable, timing } = this.#options;
     const core = new ClientCore({ chance, durable, timing });
+    this.reading = core.attach(ReadingCore);
     core.restore({ outgoing: [...this.outbox.values()], cursors: new Map(this.cursors) });
     return core;
   }
@@ -96,7 +99,7 @@ export class Device {
   }
 
   read(chatId = CHAT): void {
-    this.core.read(this.core.chat(chatId));
+    this.reading.read(this.core.chat(chatId));
   }
 
   /** The application takes what is there; an application forgets what a restart of the log made void. */
@@ -104,7 +107,7 @@ export class Device {
     const taken: Entry[] = [];
     const chat = this.core.chat(chatId);
     for (;;) {
-      const entry = this.core.take(chat, this.clock.now);
+      const entry = this.reading.take(chat, this.clock.now);
       if (!entry) return taken;
       const seen = this.seen.get(chatId) ?? [];
       const last = seen.at(-1);
@@ -191,8 +194,8 @@ export class Device {
       if (event.type === "loadChat") {
         const chat = this.core.chat(event.chatId);
         const snapshot = this.server.snapshot(event.chatId, this.#options.userId);
-        if (snapshot) this.core.chatLoaded(chat, snapshot);
-        else this.core.loadFailed(chat, NOT_A_MEMBER, this.clock.now);
+        if (snapshot) this.reading.chatLoaded(chat, snapshot);
+        else this.reading.loadFailed(chat, NOT_A_MEMBER, this.clock.now);
       }
       this.#past.push(event);
     }

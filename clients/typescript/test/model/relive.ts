@@ -15,6 +15,7 @@ import type { Refusal } from "../../src/core/errors.js";
 import type { ClientEvent } from "../../src/core/events.js";
 import { replay } from "../../src/core/life.js";
 import type { ChatSnapshot } from "../../src/core/members.js";
+import { ReadingCore } from "../../src/core/reading.js";
 import { type Cursor, cursorAt, type OutgoingMessage, type StateChanges } from "../../src/core/storage.js";
 
 interface Call {
@@ -115,6 +116,7 @@ const cursorsFrom = (fields: unknown): Map<string, Cursor> =>
 /** A core, and what its device saves and shows. */
 class Relived {
   readonly core: ClientCore;
+  readonly reading: ReadingCore;
   readonly #chances: number[];
   readonly #seen: Map<string, Entry[]>;
   #changes: StateChanges | undefined;
@@ -128,6 +130,7 @@ class Relived {
       return drawn;
     };
     this.core = new ClientCore({ chance, durable: true });
+    this.reading = this.core.attach(ReadingCore);
   }
 
   get undrawn(): number {
@@ -135,7 +138,7 @@ class Relived {
   }
 
   call(name: string, args: readonly unknown[]): unknown {
-    const { core } = this;
+    const { core, reading } = this;
     const chat = (at = 0) => core.chat(args[at] as string);
     const now = (at: number) => args[at] as number;
     switch (name) {
@@ -144,29 +147,29 @@ class Relived {
       case "send":
         return core.send(messageFrom(args[0]));
       case "mark_read":
-        return core.markRead(args[0] as string, args[1] as number | string);
+        return reading.markRead(args[0] as string, args[1] as number | string);
       case "ask_overview":
         return core.askOverview();
       case "read":
-        return core.read(chat());
+        return reading.read(chat());
       case "read_all":
-        return core.readAll();
+        return reading.readAll();
       case "take":
         return this.#take(args[0] as string, now(1));
       case "mark_processed":
-        return core.markProcessed(chat(), now(1));
+        return reading.markProcessed(chat(), now(1));
       case "stop":
-        return core.stop(chat());
+        return reading.stop(chat());
       case "open":
-        return core.open(chat());
+        return reading.open(chat());
       case "close":
-        return core.close(chat());
+        return reading.close(chat());
       case "seek":
-        return core.seek(chat(), cursorFrom(args[1]), now(2));
+        return reading.seek(chat(), cursorFrom(args[1]), now(2));
       case "reload_open_chats":
-        return core.reloadOpenChats();
+        return reading.reloadOpenChats();
       case "watch_presence":
-        return core.watchPresence(args[0] as string[]);
+        return reading.watchPresence(args[0] as string[]);
       case "message_stored":
         return core.messageStored(keyFrom(args[0]), args[1] as Ack, now(2));
       case "message_not_stored":
@@ -174,13 +177,13 @@ class Relived {
       case "check_failed":
         return core.checkFailed(keyFrom(args[0]), now(1));
       case "stop_typing":
-        return core.stopTyping(chat());
+        return reading.stopTyping(chat());
       case "start_typing":
-        return core.startTyping(chat(), now(1));
+        return reading.startTyping(chat(), now(1));
       case "chat_loaded":
-        return core.chatLoaded(chat(), args[1] as ChatSnapshot);
+        return reading.chatLoaded(chat(), args[1] as ChatSnapshot);
       case "load_failed":
-        return core.loadFailed(chat(), refusalFrom(args[1]), now(2));
+        return reading.loadFailed(chat(), refusalFrom(args[1]), now(2));
       case "connected":
         return core.connected(args[0] as Welcome, now(1));
       case "disconnected":
@@ -228,7 +231,7 @@ class Relived {
 
   /** An application forgets what it shows once the epoch is another or a sequence does not ascend. */
   #take(chatId: string, now: number): Entry | undefined {
-    const entry = this.core.take(this.core.chat(chatId), now);
+    const entry = this.reading.take(this.core.chat(chatId), now);
     if (entry) {
       const seen = this.#seen.get(chatId) ?? [];
       const last = seen.at(-1);
@@ -258,7 +261,7 @@ class Relived {
       members: [...chat.members.values()],
       receipts: [1, 2, 3].map((sequence) => chat.receipts(sequence, core.userId) ?? null),
       inbox: chat.inbox && [chat.inbox.epoch, chat.inbox.resolved, chat.inbox.restarts, chat.inbox.wantsSync],
-      cursor: core.cursors.get(chatId),
+      cursor: this.reading.cursors.get(chatId),
     };
   }
 }

@@ -7,6 +7,7 @@
 
 import { IDBFactory, IDBKeyRange } from "fake-indexeddb";
 import { type Client, type ConnectOptions, connect } from "../../src/client.js";
+import * as later from "../../src/later.js";
 import type { Channel, Locks, PageEvent, Platform, Socket, SocketClass } from "../../src/platform.js";
 import { IndexedDbStore } from "../../src/storage/indexedDb.js";
 import type { Mode, Store, Table, Transaction } from "../../src/storage/ports.js";
@@ -161,6 +162,8 @@ export interface TabOptions {
   readonly connect?: Partial<ConnectOptions>;
   /** Crash when the tab takes its step of this number. */
   readonly crashAt?: number;
+  /** How the other half of the client arrives; else it is there at once. */
+  readonly later?: Platform["later"];
   /** What is wrong with the store of this tab. */
   readonly trouble?: Trouble;
 }
@@ -283,6 +286,7 @@ export class Tab {
       locks: world.hasLocks ? world.locks.of(tab) : null,
       quota: async () => Number.POSITIVE_INFINITY,
       channel: (name) => new VirtualChannel(world, tab, name),
+      later: tab.#options.later ?? (() => later),
       isVisible: () => tab.isVisible,
       onPageEvent: (listener) => {
         tab.#pageListeners.add(listener);

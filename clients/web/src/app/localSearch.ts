@@ -17,12 +17,13 @@ export async function findHere(
   const words = folded(text).split(/\s+/).filter(Boolean);
   if (words.length === 0) return [];
   const found: Entry[] = [];
+  const known = await client.known();
   for (const chatId of chatIds) {
-    const ranges = await client.known.ranges(chatId);
+    const ranges = await known.ranges(chatId);
     const end = ranges.at(-1)?.[1] ?? 0;
     let ofChat = 0;
     for (let to = end; to > Math.max(0, end - BACK_MAX) && ofChat < HITS_MAX && !isLeft(); to -= STRETCH) {
-      const { entries } = await client.known.read(chatId, Math.max(1, to - STRETCH + 1), to);
+      const { entries } = await known.read(chatId, Math.max(1, to - STRETCH + 1), to);
       for (const entry of entries.toReversed()) {
         if (entry.kind !== "message" || entry.deleted || ofChat === HITS_MAX) continue;
         const said = folded(entry.content);

@@ -28,7 +28,7 @@ duty(16, () => {
   test("a read receipt is sent once, and again until a heartbeat after it is answered", () => {
     server.post(CHAT, BEN, "1");
     online();
-    const number = device.core.markRead(CHAT, 1);
+    const number = device.reading.markRead(CHAT, 1);
     device.pump();
     device.deliverUp((frame) => frame.type === "read_receipt" || frame.type === "heartbeat");
     expect(device.eventsOf("readMarkDone")).toEqual([]);
@@ -43,7 +43,7 @@ duty(16, () => {
 
   test("a refusal for good reaches who marked it", () => {
     online();
-    const number = device.core.markRead(CHAT, 99);
+    const number = device.reading.markRead(CHAT, 99);
     settle(device);
     expect(device.eventsOf("readMarkDone")).toMatchObject([{ number, refusal: { code: "ahead_of_log" } }]);
   });
@@ -60,7 +60,7 @@ duty(16, () => {
 
 duty(17, () => {
   const open = (): void => {
-    device.core.open(device.core.chat(CHAT));
+    device.reading.open(device.core.chat(CHAT));
     online();
   };
   const status = (sequence: number): string | undefined =>
@@ -101,7 +101,7 @@ duty(17, () => {
   });
 
   test("positions only rise, whatever order they arrive in, also over a snapshot that is older", () => {
-    device.core.open(device.core.chat(CHAT));
+    device.reading.open(device.core.chat(CHAT));
     device.connect();
     for (const text of ["1", "2", "3"]) server.post(CHAT, ME, text);
     device.pump();
@@ -111,7 +111,7 @@ duty(17, () => {
     device.deliverUp();
     device.deliverDown();
     if (!load || !snapshot) throw new Error("it asks for the chat");
-    device.core.chatLoaded(device.core.chat(CHAT), snapshot);
+    device.reading.chatLoaded(device.core.chat(CHAT), snapshot);
     expect(device.core.chat(CHAT).members.get(BEN)?.readUpTo).toBe(3);
     const old = {
       type: "receipt",
@@ -179,12 +179,12 @@ duty(18, () => {
 duty(19, () => {
   test("typing_start goes out at most every 3 seconds, never later, and never without a connection", () => {
     const chat = device.core.chat(CHAT);
-    device.core.startTyping(chat, clock.now);
+    device.reading.startTyping(chat, clock.now);
     online();
     expect(device.framesOf("typing_start"), "it was typed offline").toEqual([]);
     const at: number[] = [];
     for (let key = 0; key < 70; key += 1) {
-      device.core.startTyping(chat, clock.now);
+      device.reading.startTyping(chat, clock.now);
       settle(device);
       if (device.newFrames().some((frame) => frame.type === "typing_start")) at.push(clock.now);
       clock.pass(100);
@@ -198,7 +198,7 @@ duty(19, () => {
     const typing = (): string[] => [...device.core.chat(CHAT).typing];
     const starts = (): void => {
       clock.pass(3 * SECOND);
-      ben.core.startTyping(ben.core.chat(CHAT), clock.now);
+      ben.reading.startTyping(ben.core.chat(CHAT), clock.now);
       settle(ben, device);
       expect(typing()).toEqual([BEN]);
     };
@@ -224,32 +224,32 @@ duty(20, () => {
     server.addChat("chat_2", [ME, "user_cas"]);
     online();
     expect(watched()).toEqual([]);
-    device.core.open(device.core.chat(CHAT));
+    device.reading.open(device.core.chat(CHAT));
     settle(device);
     expect(watched()).toEqual([BEN]);
-    device.core.open(device.core.chat("chat_2"));
+    device.reading.open(device.core.chat("chat_2"));
     settle(device);
     expect(watched().sort()).toEqual([BEN, "user_cas"]);
-    device.core.close(device.core.chat(CHAT));
+    device.reading.close(device.core.chat(CHAT));
     settle(device);
     expect(watched()).toEqual(["user_cas"]);
   });
 
   test("at most 500 people, those named first", () => {
     online();
-    device.core.open(device.core.chat(CHAT));
-    device.core.watchPresence(Array.from({ length: 600 }, (_, number) => `user_${number}`));
+    device.reading.open(device.core.chat(CHAT));
+    device.reading.watchPresence(Array.from({ length: 600 }, (_, number) => `user_${number}`));
     settle(device);
     expect(watched().length).toBe(500);
     expect(watched()[0]).toBe("user_0");
   });
 
   test("it ends with the connection and is made again", () => {
-    device.core.watchPresence([BEN]);
+    device.reading.watchPresence([BEN]);
     online();
     server.comeOnline(BEN, true);
     settle(device);
-    expect(device.core.presence.get(BEN)?.status).toBe("online");
+    expect(device.reading.presence.get(BEN)?.status).toBe("online");
     device.cut();
     online();
     expect(watched()).toEqual([BEN]);
@@ -257,18 +257,18 @@ duty(20, () => {
 
   test("an answer to a query is good for 30 seconds", () => {
     const view = { user_id: BEN, status: "offline", last_seen: "unavailable" } as const;
-    device.core.presence.noteQueried([view], clock.now);
-    expect(device.core.presence.recall(BEN, clock.now + 29_999)).toEqual(view);
-    expect(device.core.presence.recall(BEN, clock.now + 30_000)).toBeUndefined();
+    device.reading.presence.noteQueried([view], clock.now);
+    expect(device.reading.presence.recall(BEN, clock.now + 29_999)).toEqual(view);
+    expect(device.reading.presence.recall(BEN, clock.now + 30_000)).toBeUndefined();
   });
 });
 
 duty(21, () => {
   test("after a reconnect it asks the overview briefly, loads open chats, watches again, and nobody types", () => {
     const ben = new Device(server, clock, { userId: BEN });
-    device.core.open(device.core.chat(CHAT));
+    device.reading.open(device.core.chat(CHAT));
     online(device, ben);
-    ben.core.startTyping(ben.core.chat(CHAT), clock.now);
+    ben.reading.startTyping(ben.core.chat(CHAT), clock.now);
     settle(ben, device);
     const loads = device.eventsOf("loadChat").length;
     device.newFrames();
@@ -329,7 +329,7 @@ duty(22, () => {
   test("joined before the entries: the chat is read from its start", () => {
     server.addChat("chat_2", [BEN]);
     server.post("chat_2", BEN, "before");
-    device.core.readAll();
+    device.reading.readAll();
     online();
     server.join("chat_2", ME);
     const told = device.session?.sent.splice(0) ?? [];

@@ -220,11 +220,11 @@ duty(11, () => {
       device.deliverDown();
     }
     const chat = device.core.chat(CHAT);
-    device.core.take(chat, clock.now);
+    device.reading.take(chat, clock.now);
     clock.pass(SECOND);
     device.pump();
     expect(device.cursors.get(CHAT)?.sequence ?? 0, "taken is not processed").toBe(0);
-    device.core.take(chat, clock.now);
+    device.reading.take(chat, clock.now);
     clock.pass(SECOND);
     device.newFrames();
     device.pump(false);
@@ -243,7 +243,7 @@ duty(11, () => {
     const chat = device.core.chat(CHAT);
     server.post(CHAT, BEN, "5");
     device.deliverDown();
-    device.core.take(chat, clock.now);
+    device.reading.take(chat, clock.now);
     device.crash();
     device.read();
     online();
@@ -323,7 +323,7 @@ duty(12, () => {
   test("whoever reads everything again and still differs goes on without proof, once", () => {
     readThree();
     server.tamper(CHAT, 1, "changed");
-    device.core.prove(device.core.chat(CHAT));
+    device.reading.prove(device.core.chat(CHAT));
     device.pump();
     device.deliverUp();
     device.deliverDown();
@@ -350,7 +350,7 @@ duty(12, () => {
     settle(device);
     const chat = device.core.chat(CHAT);
     expect(chat.proof).toEqual({ state: "complete", to: 4, provenTo: 3 });
-    device.core.prove(chat);
+    device.reading.prove(chat);
     settle(device);
     expect(chat.proof).toEqual({ state: "proven", to: 4, at: clock.wall });
     server.post(CHAT, BEN, "5");

@@ -354,7 +354,7 @@ duty(5, () => {
       server.addChat(chatId, [ME, BEN]);
       server.post(chatId, BEN, "hi");
     }
-    device.core.readAll();
+    device.reading.readAll();
     device.connect();
     settle(device);
     for (const chatId of chats) device.take(chatId);

@@ -1,26 +1,43 @@
-/** Requests about the person, and about others. RequestRefused, BadToken or CannotConnect when one fails. */
+/** Requests about the person, others, and a chat. RequestRefused, BadToken or CannotConnect when one fails. */
 
 import type {
+  ChatChange,
+  ChatHits,
   ChatInfo,
   Device,
   Hits,
   InvitationInfo,
   Me,
+  Notify,
+  OneMessage,
   OverviewChat,
   Profile,
   ProfileChange,
   ProfileList,
+  ReadReceipts,
+  Receipts,
   Related,
+  ReportMade,
+  Role,
 } from "./contract.js";
-import { RequestRefused } from "./core/errors.js";
+import { BadToken, RequestRefused } from "./core/errors.js";
 import type { Http } from "./http.js";
 import { OVERVIEW_CHATS_MAX, PAGE_ENTRIES_MAX } from "./limits.js";
-import { allPages, given } from "./lookup.js";
+import { allPages, given } from "./pages.js";
 
 type Paging = { after?: string; limit?: number };
 
-export abstract class People {
-  abstract readonly http: Http;
+export class Requests {
+  readonly http: Http;
+
+  constructor(http: Http) {
+    this.http = http;
+  }
+
+  /** Those about a chat. */
+  chat(chatId: string): ChatRequests {
+    return new ChatRequests(this.http, chatId);
+  }
 
   /** The person's own profile and settings. */
   me(): Promise<Me> {
@@ -73,12 +90,8 @@ export abstract class People {
     return this.http.call("GET /v1/search", { query: { q: text, ...page } });
   }
 
-  /** @internal A new group, or the one direct chat with a person. */
-  protected create(
-    type: "group" | "direct",
-    memberIds: readonly string[],
-    title?: string,
-  ): Promise<ChatInfo> {
+  /** A new group, or the one direct chat with a person. */
+  create(type: "group" | "direct", memberIds: readonly string[], title?: string): Promise<ChatInfo> {
     const body = { type, member_ids: memberIds, ...(title !== undefined && { title }) };
     return this.http.call("POST /v1/chats", { body });
   }
@@ -96,6 +109,14 @@ export abstract class People {
     return (await this.http.call("GET /v1/devices")).devices;
   }
 
+  /** The device that the token is for. BadToken if the server does not say it. */
+  async ownDevice(): Promise<string> {
+    const { sessions } = await this.http.call("GET /v1/sessions");
+    const own = sessions.find((session) => session.current);
+    if (!own) throw new BadToken("the server does not say which device this token is for; pass deviceId");
+    return own.device_id;
+  }
+
   /** End a device's sessions: it is logged out at once. */
   async removeDevice(deviceId: string): Promise<void> {
     await this.http.call("DELETE /v1/devices/{device_id}", { path: { device_id: deviceId } });
@@ -109,10 +130,10 @@ export abstract class People {
 
 /** The person's contacts, or the people they blocked. The server does not tell them. */
 export class UserList {
-  readonly #people: People;
+  readonly #people: Requests;
   readonly #name: "contacts" | "blocks";
 
-  constructor(people: People, name: "contacts" | "blocks") {
+  constructor(people: Requests, name: "contacts" | "blocks") {
     this.#people = people;
     this.#name = name;
   }
@@ -142,9 +163,9 @@ export class UserList {
 }
 
 export class Invitations {
-  readonly #people: People;
+  readonly #people: Requests;
 
-  constructor(people: People) {
+  constructor(people: Requests) {
     this.#people = people;
   }
 
@@ -166,5 +187,96 @@ export class Invitations {
   /** The inviter is not told. */
   async decline(chatId: string): Promise<void> {
     await this.#people.http.call("DELETE /v1/invitations/{chat_id}", { path: { chat_id: chatId } });
+  }
+}
+
+export class ChatRequests {
+  readonly #http: Http;
+  readonly #chatId: string;
+
+  constructor(http: Http, chatId: string) {
+    this.#http = http;
+    this.#chatId = chatId;
+  }
+
+  message(messageId: string): Promise<OneMessage> {
+    const path = { chat_id: this.#chatId, message_id: messageId };
+    return this.#http.call("GET /v1/chats/{chat_id}/messages/{message_id}", { path });
+  }
+
+  search(text: string, page: { before?: number; limit?: number } = {}): Promise<ChatHits> {
+    const query = { q: text, ...page };
+    return this.#http.call("GET /v1/chats/{chat_id}/search", { path: this.#path, query });
+  }
+
+  info(): Promise<ChatInfo> {
+    return this.#http.call("GET /v1/chats/{chat_id}", { path: this.#path });
+  }
+
+  async addMember(userId: string, role: Role = "member"): Promise<boolean> {
+    const body = { user_id: userId, role };
+    const done = await this.#http.call("POST /v1/chats/{chat_id}/members", { path: this.#path, body });
+    return done.added.length > 0;
+  }
+
+  async removeMember(userId: string): Promise<void> {
+    const path = { ...this.#path, user_id: userId };
+    await this.#http.call("DELETE /v1/chats/{chat_id}/members/{user_id}", { path });
+  }
+
+  async setRole(userId: string, role: Role): Promise<void> {
+    const path = { ...this.#path, user_id: userId };
+    await this.#http.call("PATCH /v1/chats/{chat_id}/members/{user_id}", { path, body: { role } });
+  }
+
+  rename(title: string): Promise<ChatInfo> {
+    return this.#change({ title });
+  }
+
+  setReadReceipts(mode: ReadReceipts): Promise<ChatInfo> {
+    return this.#change({ read_receipts: mode });
+  }
+
+  announceOnly(on = true): Promise<ChatInfo> {
+    return this.#change({ announcement_only: on });
+  }
+
+  setSlowMode(seconds: number): Promise<ChatInfo> {
+    return this.#change({ slow_mode_seconds: seconds });
+  }
+
+  setEditWindow(seconds: number | null): Promise<ChatInfo> {
+    return this.#change({ edit_window_seconds: seconds });
+  }
+
+  mute(until: Date): Promise<ChatInfo> {
+    return this.#change({ muted_until: until.toISOString() });
+  }
+
+  unmute(): Promise<ChatInfo> {
+    return this.#change({ muted_until: null });
+  }
+
+  notify(which: Notify): Promise<ChatInfo> {
+    return this.#change({ notify: which });
+  }
+
+  report(messageId: string, reason: string): Promise<ReportMade> {
+    const path = { ...this.#path, message_id: messageId };
+    const body = { reason };
+    return this.#http.call("POST /v1/chats/{chat_id}/messages/{message_id}/report", { path, body });
+  }
+
+  receipts(sequence: number): Promise<Receipts> {
+    const path = { ...this.#path, sequence };
+    return this.#http.call("GET /v1/chats/{chat_id}/messages/{sequence}/receipts", { path });
+  }
+
+  get #path(): { chat_id: string } {
+    return { chat_id: this.#chatId };
+  }
+
+  #change(change: ChatChange): Promise<ChatInfo> {
+    return this.#http.call("PATCH /v1/chats/{chat_id}", { path: this.#path, body: change });
   }
 }
