@@ -15,7 +15,7 @@ from tests.contracts.acting import decode_entry
 from tests.contracts.engines import OpenStore
 from tests.contracts.life_world import make_life
 from tests.memory.engine import MemoryStore
-from tests.memory.tables import ChatRecord, Tables
+from tests.memory.tables import MemoryChat, Tables
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Reference:
         tables = Tables()
         self._real = real
         self._tables = tables
-        self.chats: dict[str, ChatRecord] = tables.chats
+        self.chats: dict[str, MemoryChat] = tables.chats
         self.store = MemoryStore(
             tables, clock=real.clock, ids=Ids(lambda _: 0), metrics=Metrics(real.clock), sequencing="atomic"
         )

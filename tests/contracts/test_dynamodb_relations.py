@@ -9,7 +9,7 @@ from parley.errors import Refused
 from parley.model import MemberSettings, Relation, User
 from parley.store.dynamodb.driver import Fault, Item
 from parley.store.rules import RELATIONS_MAX
-from parley.store.tables import PEOPLE, KeptPerson
+from parley.store.tables import PEOPLE, PersonRecord
 from parley.testing.dynamodb_faults import conflict, throttle, timeout_done, timeout_not_done
 from tests.contracts.acting import add_contact, add_direct, add_group, add_people
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
@@ -25,7 +25,7 @@ async def add_crowd(store: DynamoOpenStore, count: int = CROWD) -> list[str]:
     people = [f"user_{number:04}" for number in range(count)]
     now = iso(store.clock())
     users = [User(person, person, person, "", False, now) for person in people]
-    people_of = [(user.user_id, PEOPLE.encode(KeptPerson(user=user, password_hash=""))) for user in users]
+    people_of = [(user.user_id, PEOPLE.encode(PersonRecord(user=user, password_hash=""))) for user in users]
     items: list[Item] = [
         {"partition": user_id, "place": "-", "record": record.decode()} for user_id, record in people_of
     ]

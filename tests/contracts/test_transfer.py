@@ -13,7 +13,7 @@ from parley.ids import Ids
 from parley.migration.copies import CopyRefused, CopyReport, StoreCopy
 from parley.migration.rows import StoreRows
 from parley.model import Appended, Head
-from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, Record
+from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, ChatRecord, Record
 from parley.store.tables import ServerKey
 from tests.contracts.acting import contents, message, read_all
 from tests.contracts.engines import Engine, MemoryEngine, OpenStore
@@ -64,7 +64,7 @@ async def test_pages_hold_everything_once(engine: Engine, pages_of_two: None) ->
     async with engine.opened() as store:
         full = await FullStore(store).fill()
         async with transfer_of(store) as transfer:
-            people = (await all_records(transfer))["KeptPerson"]
+            people = (await all_records(transfer))["PersonRecord"]
             assert len(people) == len(full.people)
             positions = [one async for page in transfer.positions(full.group, 1) for one in page]
             assert [one.sequence for one in positions] == [2, 3, 4]
@@ -82,7 +82,7 @@ async def test_a_copy_there_and_back_is_the_same_store(engine: Engine, mode: str
             back = await copied(store, last)
             assert store.breaches() == []
         assert there == back
-        assert (there.entries, there.records["KeptPerson"]) == (16, 5)
+        assert (there.entries, there.records["PersonRecord"]) == (16, 5)
         assert (there.rules, there.holds, there.records["PendingErasure"]) == (1, 1, 1)
         assert [there.records.get(kind) for kind in ("MessageMark", "AmendmentNote")] == [4, 1]
         async with transfer_of(first) as one, transfer_of(last) as another:
@@ -224,9 +224,9 @@ async def test_another_life_has_another_epoch(engine: Engine) -> None:
             await transfer.begin_anew(0)
             (chat,) = [
                 one
-                async for found in transfer.records(KeptChat)
+                async for found in transfer.records(ChatRecord)
                 for one in found
-                if isinstance(one, KeptChat) and one.chat.chat_id == full.group
+                if isinstance(one, ChatRecord) and one.chat.chat_id == full.group
             ]
         assert chat.chat.epoch == epoch + 1
         assert store.breaches() == []

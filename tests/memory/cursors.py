@@ -24,7 +24,7 @@ from parley.model import (
 from parley.store.rules import NEWEST, NO_TOKEN
 from parley.wire.codec import decode_entry
 from parley.wire.limits import PAGE_BYTES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
-from tests.memory.tables import ChatRecord, StateRecord, Tables
+from tests.memory.tables import MemoryChat, MemoryState, Tables
 
 COMMIT_SECONDS = 0.05
 TOKEN = re.compile(r"([0-9]{1,18})@([0-9]{1,18})", re.ASCII)
@@ -165,7 +165,7 @@ class MemoryOverviews:
             )
         return OverviewPage([at for _, at in found], f"{began}@0", True)
 
-    def _changed(self, user_id: str, change: int, began: int) -> list[tuple[int, ChatRecord, StateRecord]]:
+    def _changed(self, user_id: str, change: int, began: int) -> list[tuple[int, MemoryChat, MemoryState]]:
         """A person's chats that changed after this change, in the order of changes.
 
         Leaves out chats that the person left before the list began.
@@ -179,7 +179,7 @@ class MemoryOverviews:
         return sorted(found, key=lambda one: one[0])
 
     def _summary(
-        self, user_id: str, device_id: str, chat: ChatRecord, state: StateRecord, brief: bool
+        self, user_id: str, device_id: str, chat: MemoryChat, state: MemoryState, brief: bool
     ) -> ChatSummary:
         record, has_left = chat.chat, state.left_at is not None
         unread, more = (0, False) if has_left else _unread(user_id, chat, state.read[0])
@@ -209,7 +209,7 @@ class MemoryMemberStates:
         chat = self._tables.chats.get(chat_id)
         found = []
         for user_id, member in sorted(chat.members.items()) if chat is not None else ():
-            state = self._tables.states.get((user_id, chat_id), StateRecord(0))
+            state = self._tables.states.get((user_id, chat_id), MemoryState(0))
             found.append(MemberCursor(user_id, member.joined_sequence, *state.delivered, *state.read))
         return found
 
@@ -242,7 +242,7 @@ class MemoryMemberStates:
         return len(found)
 
 
-def _unread(user_id: str, chat: ChatRecord, read_up_to: int) -> tuple[int, bool]:
+def _unread(user_id: str, chat: MemoryChat, read_up_to: int) -> tuple[int, bool]:
     """How many messages of others are unread, and whether there may be more."""
     after = max(read_up_to, chat.head - UNREAD_LOOKED_AT_MAX)
     entries = [chat.entries[at] for at in range(max(after, chat.trimmed) + 1, chat.head + 1)]

@@ -61,7 +61,7 @@ from parley.store.two_phase import FaultPoint, no_fault
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_BYTES_MAX
-from tests.memory.tables import ChatRecord, StateRecord, Tables
+from tests.memory.tables import MemoryChat, MemoryState, Tables
 
 SEAL_AFTER_MS = 2_000
 
@@ -127,7 +127,7 @@ class MemoryLog:
 
     def _append_atomic(self, draft: Draft, news: News) -> Outcome:
         decided = self._decide(draft)
-        if not isinstance(decided, ChatRecord):
+        if not isinstance(decided, MemoryChat):
             return decided
         return self._place(decided, self._take(decided, draft, news), draft, news)
 
@@ -135,7 +135,7 @@ class MemoryLog:
         """Retries with another number when this one was sealed, or overtaken by a change, meanwhile."""
         while True:
             chat = self._decide(draft)
-            if not isinstance(chat, ChatRecord):
+            if not isinstance(chat, MemoryChat):
                 return chat
             sequence = self._take(chat, draft, news)
             self._under_way.add((draft.chat_id, sequence))
@@ -147,15 +147,15 @@ class MemoryLog:
                 continue
             decided = self._decide(draft)
             is_overtaken = draft.change is not None and chat.last > sequence
-            if isinstance(decided, ChatRecord) and not is_overtaken:
+            if isinstance(decided, MemoryChat) and not is_overtaken:
                 return self._place(chat, sequence, draft, news)
             self._resolve(chat, sequence, None, news)
-            if not isinstance(decided, ChatRecord):
+            if not isinstance(decided, MemoryChat):
                 if self._metrics is not None:
                     trace_races([draft], [sequence], [decided])
                 return decided
 
-    def _take(self, chat: ChatRecord, draft: Draft, news: News) -> int:
+    def _take(self, chat: MemoryChat, draft: Draft, news: News) -> int:
         """Allocate the next number. First turns abandoned numbers into voids, so that nothing waits."""
         started = self._metrics.now() if self._metrics is not None else 0.0
         for sequence in chat.open:
@@ -170,7 +170,7 @@ class MemoryLog:
                 trace_allocated([draft], [chat.counter])
         return chat.counter
 
-    def _decide(self, draft: Draft) -> ChatRecord | Outcome:
+    def _decide(self, draft: Draft) -> MemoryChat | Outcome:
         """The chat if the draft may be placed, its original if it is a retry, or the refusal."""
         chat = self._tables.chats.get(draft.chat_id)
         original = chat.find(draft.client_key) if chat is not None else None
@@ -185,7 +185,7 @@ class MemoryLog:
             return answer_again(draft, original)
         return chat
 
-    def _facts(self, draft: Draft, chat: ChatRecord, original: Entry | None) -> AppendFacts:
+    def _facts(self, draft: Draft, chat: MemoryChat, original: Entry | None) -> AppendFacts:
         before, role = chat.find(draft.after_key), chat.role(draft.sender_id)
         return AppendFacts(
             role=role,
@@ -201,7 +201,7 @@ class MemoryLog:
             since_last_ms=self._since_last_ms(draft, chat),
         )
 
-    def _since_last_ms(self, draft: Draft, chat: ChatRecord) -> int:
+    def _since_last_ms(self, draft: Draft, chat: MemoryChat) -> int:
         if not chat.chat.slow_mode_seconds:
             return 0
         own = [
@@ -211,7 +211,7 @@ class MemoryLog:
         ]
         return self._clock() - max(own, default=0)
 
-    def _change_facts(self, draft: Draft, change: Change, chat: ChatRecord) -> ChangeFacts:
+    def _change_facts(self, draft: Draft, change: Change, chat: MemoryChat) -> ChangeFacts:
         account = self._tables.account(change.user_id)
         return ChangeFacts(
             chat_type=chat.chat.chat_type,
@@ -223,7 +223,7 @@ class MemoryLog:
             join=self._join_facts(draft.sender_id, change.user_id, chat),
         )
 
-    def _join_facts(self, actor_id: str, user_id: str, chat: ChatRecord) -> JoinFacts:
+    def _join_facts(self, actor_id: str, user_id: str, chat: MemoryChat) -> JoinFacts:
         said, chat_id = self._tables.said(user_id), chat.chat.chat_id
         invitation = invitation_in(said, chat_id, self._clock())
         return structs.replace(
@@ -234,7 +234,7 @@ class MemoryLog:
 
     # Writing
 
-    def _place(self, chat: ChatRecord, sequence: int, draft: Draft, news: News) -> Appended:
+    def _place(self, chat: MemoryChat, sequence: int, draft: Draft, news: News) -> Appended:
         """Write a draft at its number, and apply its change."""
         now = iso(self._clock())
         name = self._ids.next(ids.MESSAGE, self._clock())
@@ -247,7 +247,7 @@ class MemoryLog:
         return Appended(message_id=entry.message_id, sequence=sequence, epoch=chat.chat.epoch, created_at=now)
 
     def _resolve(
-        self, chat: ChatRecord, sequence: int, entry: Entry | None, news: News, draft: Draft | None = None
+        self, chat: MemoryChat, sequence: int, entry: Entry | None, news: News, draft: Draft | None = None
     ) -> None:
         """Write an entry or a void; the chat counts as changed."""
         position = StoredEntry(sequence, chat.resolve(sequence, entry))
@@ -257,7 +257,7 @@ class MemoryLog:
         told = news.setdefault(chat.chat.chat_id, Persisted(chat.chat.chat_id, chat.chat.epoch, []))
         told.positions.append(position)
 
-    def _apply(self, chat: ChatRecord, draft: Draft, sequence: int, now: str) -> None:
+    def _apply(self, chat: MemoryChat, draft: Draft, sequence: int, now: str) -> None:
         change, states = draft.change, self._tables.states
         assert change is not None
         user_id, place = change.user_id, (change.user_id, draft.chat_id)
@@ -268,7 +268,7 @@ class MemoryLog:
                 if not is_own and not self._tables.has_contact(user_id, draft.sender_id):
                     chat.unasked.add(user_id)
                 self._tables.uninvite(*place)
-                state = states.setdefault(place, StateRecord(0))
+                state = states.setdefault(place, MemoryState(0))
                 state.left_at, state.change = None, self._tables.next_change()
             case Action.LEFT | Action.REMOVED:
                 del chat.members[user_id]
@@ -369,7 +369,7 @@ class MemoryLog:
         return None if chat is None else chat.head
 
 
-def _trouble_of(chat: ChatRecord) -> Refusal | None:
+def _trouble_of(chat: MemoryChat) -> Refusal | None:
     """Why a chat cannot allocate: its counter is missing, or does not match its log."""
     counter, last = chat.counter, chat.last
     if counter is None:

@@ -22,7 +22,7 @@ from parley.store.rows import (
     Traces,
 )
 from parley.store.rules import SAME_TITLE_MAX, direct_key
-from tests.memory.tables import ChatRecord, StateRecord, Tables
+from tests.memory.tables import MemoryChat, MemoryState, Tables
 
 ROWS_PER_PAGE = 500
 
@@ -54,7 +54,7 @@ class MemoryListing:
         ]
         return sorted(found, key=lambda chat: (chat.created_at, chat.chat_id))
 
-    def _names(self, record: ChatRecord) -> list[str]:
+    def _names(self, record: MemoryChat) -> list[str]:
         known = filter(self._tables.has_account, record.members)
         return sorted(self._tables.user(user_id).username for user_id in known)
 
@@ -70,7 +70,7 @@ class MemoryListing:
         tables, found = self._tables, []
         record = self._tables.chats.get(chat_id)
         for member in record.members.values() if record is not None else ():
-            state = self._tables.states.get((member.user_id, chat_id), StateRecord(0))
+            state = self._tables.states.get((member.user_id, chat_id), MemoryState(0))
             found.append(
                 ListedMember(
                     member.user_id,
@@ -186,7 +186,7 @@ class MemoryRepairs:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def _record(self, chat_id: str) -> ChatRecord:
+    def _record(self, chat_id: str) -> MemoryChat:
         record = self._tables.chats.get(chat_id)
         if record is None:
             raise NoSuchChat(f"there is no chat {chat_id}")

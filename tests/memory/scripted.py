@@ -13,7 +13,7 @@ from parley.wire.frames import Entry
 from tests.harness.clock import VirtualClock
 from tests.memory.engine import MemoryOutbox
 from tests.memory.log import MemoryLog
-from tests.memory.tables import ChatRecord, Tables
+from tests.memory.tables import MemoryChat, Tables
 
 READ_SECONDS = 0.001
 TIME = "2026-01-01T00:00:00.000Z"
@@ -57,7 +57,7 @@ class ScriptedLog(MemoryLog):
         positions = [StoredEntry(at, chat.resolve(at, entry)) for at, entry in entries.items()]
         return Persisted(chat_id, 1, positions)
 
-    def chat(self, chat_id: str) -> ChatRecord:
+    def chat(self, chat_id: str) -> MemoryChat:
         chat = StoredChat(chat_id, ChatType.GROUP, None, self._member_ids[0], TIME, TIME, 1)
         return self.tables.chats.get(chat_id) or self.tables.add_chat(chat, self._member_ids)
 

@@ -21,14 +21,14 @@ from parley.model import (
 )
 from parley.store.consent import has_blocked, join_facts, uninvited
 from parley.store.rows import ArchiveMark
-from parley.store.tables import CONSENTS, CONTACTS, INVITED_PEOPLE, PEOPLE, KeptPerson, alone, user_of
+from parley.store.tables import CONSENTS, CONTACTS, INVITED_PEOPLE, PEOPLE, PersonRecord, alone, user_of
 from parley.wire.frames import Entry
 
 NOBODY = User("", "", "", "", False, "", state=AccountState.DELETED)
 
 
 @dataclass
-class ChatRecord:
+class MemoryChat:
     """One chat: its members and its log."""
 
     chat: StoredChat
@@ -95,7 +95,7 @@ class ChatRecord:
 
 
 @dataclass
-class StateRecord:
+class MemoryState:
     """The state of one person in one chat. It stays when they leave."""
 
     change: int
@@ -110,8 +110,8 @@ class StateRecord:
 
 @dataclass
 class Tables:
-    chats: dict[str, ChatRecord] = field(default_factory=dict)
-    states: dict[tuple[str, str], StateRecord] = field(default_factory=dict)
+    chats: dict[str, MemoryChat] = field(default_factory=dict)
+    states: dict[tuple[str, str], MemoryState] = field(default_factory=dict)
     """By person and chat."""
     devices: dict[tuple[str, str, str], int] = field(default_factory=dict)
     """How far each device is, by person, device and chat."""
@@ -128,16 +128,16 @@ class Tables:
         self.changes += 1
         return self.changes
 
-    def add_chat(self, chat: StoredChat, people: Sequence[str]) -> ChatRecord:
+    def add_chat(self, chat: StoredChat, people: Sequence[str]) -> MemoryChat:
         """A chat with its counter at 0; `created_by` is the owner."""
-        row = ChatRecord(chat, tuple(people) if chat.chat_type is ChatType.DIRECT else ())
+        row = MemoryChat(chat, tuple(people) if chat.chat_type is ChatType.DIRECT else ())
         row.change = self.next_change()
         for person in people:
             role = Role.OWNER if person == chat.created_by else Role.MEMBER
             row.members[person] = ChatMember(person, role, chat.created_at, 0)
             if person != chat.created_by and not self.has_contact(person, chat.created_by):
                 row.unasked.add(person)
-            self.states[person, chat.chat_id] = StateRecord(row.change)
+            self.states[person, chat.chat_id] = MemoryState(row.change)
         self.chats[chat.chat_id] = row
         return row
 
@@ -152,7 +152,7 @@ class Tables:
     def put_user(self, user: User) -> None:
         """As if they had been added, for tests of other things."""
         rows = self.records.setdefault(PEOPLE.name, {})
-        rows[alone(user.user_id)] = PEOPLE.encode(KeptPerson(user=user, password_hash="")), 0
+        rows[alone(user.user_id)] = PEOPLE.encode(PersonRecord(user=user, password_hash="")), 0
 
     def said(self, user_id: str) -> PersonConsent | None:
         row = self.records.get(CONSENTS.name, {}).get(alone(user_id))
@@ -168,7 +168,7 @@ class Tables:
     def has_contact(self, user_id: str, other_id: str) -> bool:
         return (user_id, other_id) in self.records.get(CONTACTS.name, {})
 
-    def is_blocked(self, chat: ChatRecord, user_id: str) -> bool:
+    def is_blocked(self, chat: MemoryChat, user_id: str) -> bool:
         """Whether the other person of a direct chat has blocked this one."""
         return any(has_blocked(self.said(peer), user_id) for peer in chat.pair)
 
@@ -187,7 +187,7 @@ class Tables:
     def account(self, user_id: str) -> AccountState:
         return self.user(user_id).state if self.has_account(user_id) else AccountState.ACTIVE
 
-    def is_peer_deleted(self, chat: ChatRecord, user_id: str) -> bool:
+    def is_peer_deleted(self, chat: MemoryChat, user_id: str) -> bool:
         """The account of the other one of a direct chat."""
         return any(self.account(peer) is AccountState.DELETED for peer in chat.pair if peer != user_id)
 

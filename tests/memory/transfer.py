@@ -14,16 +14,16 @@ from parley.model import (
     StoredEntry,
 )
 from parley.store.records import (
-    KeptChat,
-    KeptCursor,
-    KeptMember,
-    KeptState,
+    ChatRecord,
+    CursorRecord,
+    MemberRecord,
+    MemberStateRecord,
     Record,
 )
 from parley.store.rules import direct_key
 from parley.wire.frames import Entry
 from tests.memory.maintenance import pages
-from tests.memory.tables import ChatRecord, StateRecord, Tables
+from tests.memory.tables import MemoryChat, MemoryState, Tables
 
 decode_entry = msgspec.json.Decoder(Entry).decode
 
@@ -83,7 +83,7 @@ class MemoryTransfer:
 
 def _chats(tables: Tables) -> Iterable[Record]:
     for row in tables.chats.values():
-        yield KeptChat(
+        yield ChatRecord(
             chat=row.chat,
             direct_key=direct_key(list(row.pair)) if row.is_direct else None,
             counter=row.counter,
@@ -95,12 +95,12 @@ def _chats(tables: Tables) -> Iterable[Record]:
 def _members(tables: Tables) -> Iterable[Record]:
     for row in tables.chats.values():
         for member in row.members.values():
-            yield KeptMember(chat_id=row.chat.chat_id, member=member)
+            yield MemberRecord(chat_id=row.chat.chat_id, member=member)
 
 
 def _states(tables: Tables) -> Iterable[Record]:
     for (user_id, chat_id), state in tables.states.items():
-        yield KeptState(
+        yield MemberStateRecord(
             user_id=user_id,
             chat_id=chat_id,
             last_acked_sequence=state.delivered[0],
@@ -117,14 +117,14 @@ def _states(tables: Tables) -> Iterable[Record]:
 
 def _cursors(tables: Tables) -> Iterable[Record]:
     for (user_id, device_id, chat_id), at in tables.devices.items():
-        yield KeptCursor(user_id=user_id, device_id=device_id, chat_id=chat_id, last_acked_sequence=at)
+        yield CursorRecord(user_id=user_id, device_id=device_id, chat_id=chat_id, last_acked_sequence=at)
 
 
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
-    KeptChat: _chats,
-    KeptMember: _members,
-    KeptState: _states,
-    KeptCursor: _cursors,
+    ChatRecord: _chats,
+    MemberRecord: _members,
+    MemberStateRecord: _states,
+    CursorRecord: _cursors,
     DeliveryQueue: lambda tables: tables.queues.values(),
 }
 
@@ -134,14 +134,14 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
 
 def put(tables: Tables, record: Record) -> None:
     match record:
-        case KeptChat(chat=chat):
-            row = tables.chats.setdefault(chat.chat_id, ChatRecord(chat))
+        case ChatRecord(chat=chat):
+            row = tables.chats.setdefault(chat.chat_id, MemoryChat(chat))
             row.chat, row.counter = chat, record.counter
             row.pair = tuple(record.direct_key.split("|")) if record.direct_key is not None else ()
-        case KeptMember(chat_id=chat_id, member=member):
+        case MemberRecord(chat_id=chat_id, member=member):
             tables.chats[chat_id].members[member.user_id] = member
-        case KeptState(user_id=user_id, chat_id=chat_id):
-            tables.states[user_id, chat_id] = StateRecord(
+        case MemberStateRecord(user_id=user_id, chat_id=chat_id):
+            tables.states[user_id, chat_id] = MemoryState(
                 tables.changes,
                 record.left_sequence if record.has_left else None,
                 (record.last_acked_sequence, record.delivered_at),
@@ -151,7 +151,7 @@ def put(tables: Tables, record: Record) -> None:
             )
             if record.is_unasked:
                 tables.chats[chat_id].unasked.add(user_id)
-        case KeptCursor():
+        case CursorRecord():
             tables.devices[record.user_id, record.device_id, record.chat_id] = record.last_acked_sequence
         case DeliveryQueue():
             tables.queues[record.chat_id, record.recipient] = record

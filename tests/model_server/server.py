@@ -80,7 +80,7 @@ from tests.memory.entry_changes import MemoryEntries
 from tests.memory.log import MemoryLog
 from tests.memory.people import MemoryDirectory
 from tests.memory.records import MemoryRecords
-from tests.memory.tables import ChatRecord, StateRecord, Tables
+from tests.memory.tables import MemoryChat, MemoryState, Tables
 
 OVERVIEW_CHATS_MAX = 1_000
 FORBIDDEN_CONTENT = "forbidden"
@@ -254,7 +254,7 @@ class ModelServer:
         self.tables.put_user(User(user_id, user_id, user_id, "", False, TIME))
         for chat_id, record in self.tables.chats.items():
             record.members[user_id] = ChatMember(user_id, Role.MEMBER, TIME, 0)
-            self.tables.states[user_id, chat_id] = StateRecord(self.tables.next_change())
+            self.tables.states[user_id, chat_id] = MemoryState(self.tables.next_change())
 
     def is_member(self, chat_id: str, user_id: str) -> bool:
         record = self.tables.chats.get(chat_id)
@@ -293,8 +293,8 @@ class ModelServer:
     def read(self, chat_id: str, user_id: str) -> int:
         return self._state(chat_id, user_id).read[0]
 
-    def _state(self, chat_id: str, user_id: str) -> StateRecord:
-        return self.tables.states.get((user_id, chat_id)) or StateRecord(0)
+    def _state(self, chat_id: str, user_id: str) -> MemoryState:
+        return self.tables.states.get((user_id, chat_id)) or MemoryState(0)
 
     def unread(self, chat_id: str, user_id: str) -> int:
         page = at_once(self._overviews.changed(user_id, "", None, OVERVIEW_CHATS_MAX))
@@ -378,7 +378,7 @@ class ModelServer:
         """The log is lost and rebuilt under a higher epoch, with only its first half."""
         old = self.tables.chats[chat_id]
         chat = msgspec.structs.replace(old.chat, epoch=old.chat.epoch + 1)
-        self.tables.chats[chat_id] = ChatRecord(chat, counter=0, members=old.members)
+        self.tables.chats[chat_id] = MemoryChat(chat, counter=0, members=old.members)
         marks = self.tables.records.get(MESSAGE_MARKS.name, {})
         for place in [at for at in marks if at[0].startswith(message_place(chat_id, 0)[:-1])]:
             del marks[place]

@@ -13,7 +13,7 @@ from parley.errors import ParleyError
 from parley.migration.fingerprints import Fingerprint, LogDigest, counts_as_content, record_bytes
 from parley.migration.rows import StoreRows
 from parley.model import ChatSettings, StoredEntry
-from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, Record
+from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, ChatRecord, Record
 from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.store.tables import ServerKey
 
@@ -95,8 +95,8 @@ class StoreCopy:
                 self._mark.kinds.append(kind.__name__)
                 await self._write_mark()
         progress = CopyProgress("entries")
-        async for chats in self._source.records(KeptChat):
-            kept = [cast(KeptChat, chat) for chat in chats]
+        async for chats in self._source.records(ChatRecord):
+            kept = [cast(ChatRecord, chat) for chat in chats]
             ends = await self._target.log_ends([chat.chat.chat_id for chat in kept])
             for chat in kept:
                 await self._copy_log(chat, ends[chat.chat.chat_id], progress)
@@ -148,7 +148,7 @@ class StoreCopy:
             progress.done += len(records)
             self._on_progress(progress)
 
-    async def _copy_log(self, chat: KeptChat, end: int, progress: CopyProgress) -> None:
+    async def _copy_log(self, chat: ChatRecord, end: int, progress: CopyProgress) -> None:
         chat_id, some = chat.chat.chat_id, list[StoredEntry]()
         after = max(0, end - POSITIONS_PER_PUT)
         async for position in dense(self._source.positions(chat_id, after), chat, after):
@@ -179,8 +179,8 @@ class StoreCopy:
             counts[kind.__name__] = theirs.count
         entries = voids = chats = 0
         rules, holds = await self._decisions()
-        async for page in self._source.records(KeptChat):
-            for chat in cast("list[KeptChat]", page):
+        async for page in self._source.records(ChatRecord):
+            for chat in cast("list[ChatRecord]", page):
                 log = await self._compare_log(chat)
                 total.add(log.digest())
                 hashes.add(log.log_hash)
@@ -213,7 +213,7 @@ class StoreCopy:
                     found.add(record_bytes(record))
         return found
 
-    async def _compare_log(self, chat: KeptChat) -> LogDigest:
+    async def _compare_log(self, chat: ChatRecord) -> LogDigest:
         """Position by position, and then the hash of the one log with that of the other."""
         chat_id = chat.chat.chat_id
         log, copied_log = LogDigest(chat_id), LogDigest(chat_id)
@@ -248,7 +248,7 @@ async def each(pages: AsyncIterator[list[StoredEntry]]) -> AsyncIterator[StoredE
 
 
 async def dense(
-    pages: AsyncIterator[list[StoredEntry]], chat: KeptChat, after: int
+    pages: AsyncIterator[list[StoredEntry]], chat: ChatRecord, after: int
 ) -> AsyncIterator[StoredEntry]:
     """A log without holes, up to its counter.
 
@@ -269,6 +269,6 @@ async def dense(
         yield StoredEntry(sequence, None)
 
 
-def _check_missing(chat: KeptChat, missing: int) -> None:
+def _check_missing(chat: ChatRecord, missing: int) -> None:
     if missing > STRAY_POSITIONS_MAX:
         raise CopyRefused(f"{chat.chat.chat_id} has lost entries: run parley check on the source")

@@ -15,14 +15,8 @@ from parley.core.push_devices import PersonPushDevices, PushDevice, PushOutcome,
 from parley.migration.rows import StoreRows
 from parley.model import AccountDeletion, AuditRecord, Contact, Invitation, Kind, PersonConsent
 from parley.store.ports import Log
-from parley.store.records import (
-    RECORDS,
-    KeptCursor,
-    KeptMember,
-    KeptState,
-    Record,
-)
-from parley.store.tables import KeptPerson, KeptSession, PendingErasure
+from parley.store.records import RECORDS, ChatRecord, CursorRecord, MemberRecord, MemberStateRecord, Record
+from parley.store.tables import PendingErasure, PersonRecord, SessionRecord
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
@@ -109,7 +103,7 @@ async def about_person(rows: StoreRows, user_id: str) -> AsyncIterator[dict[str,
             for record in _apart(records):
                 if _concerns(record, user_id):
                     yield {"record": name_in_export(record), **_without_secrets(msgspec.to_builtins(record))}
-                    if isinstance(record, KeptState):
+                    if isinstance(record, MemberStateRecord):
                         chats.append(record.chat_id)
     for chat_id in chats:
         async for positions in rows.positions(chat_id, 0):
@@ -129,6 +123,12 @@ class ListedPerson(Struct, frozen=True, kw_only=True):
 
 
 EXPORTED_AS = {
+    PersonRecord: "KeptPerson",
+    SessionRecord: "KeptSession",
+    ChatRecord: "KeptChat",
+    MemberRecord: "KeptMember",
+    MemberStateRecord: "KeptState",
+    CursorRecord: "KeptCursor",
     MessageMark: "KeptMark",
     PendingErasure: "KeptErasure",
     ListedPerson: "KeptRelation",
@@ -158,9 +158,16 @@ def _apart(records: Iterable[Record]) -> Iterator[Record]:
 
 def _concerns(record: Record, user_id: str) -> bool:
     match record:
-        case KeptPerson(user=who) | KeptSession(session=who) | KeptMember(member=who):
+        case PersonRecord(user=who) | SessionRecord(session=who) | MemberRecord(member=who):
             return who.user_id == user_id
-        case KeptState() | KeptCursor() | PushDevice() | PushOutcome() | RungThrough() | AccountDeletion():
+        case (
+            MemberStateRecord()
+            | CursorRecord()
+            | PushDevice()
+            | PushOutcome()
+            | RungThrough()
+            | AccountDeletion()
+        ):
             return record.user_id == user_id
         case ListedPerson():
             return record.user_id == user_id  # who else lists them is the others' secret

@@ -24,8 +24,8 @@ from parley.store.tables import (
     OPERATORS,
     PEOPLE,
     CheckRecord,
-    KeptPerson,
     Operator,
+    PersonRecord,
     PutRecord,
     RecordChange,
     RemoveRecord,
@@ -100,7 +100,7 @@ class AccountAdmin:
                 await self._records.commit(DELETIONS, [PutRecord(note)])
             elif person.user.is_operator:
                 await self._accounts.unlist_operator(user_id)
-            gone = KeptPerson(user=emptied(person.user), password_hash="")
+            gone = PersonRecord(user=emptied(person.user), password_hash="")
             if await self._accounts.swap(person, gone):
                 break
         else:
@@ -111,7 +111,7 @@ class AccountAdmin:
         await self._directory.fence(user_id)
         return emptied(person.user)
 
-    async def _person(self, user_id: str) -> KeptPerson:
+    async def _person(self, user_id: str) -> PersonRecord:
         person = await self._accounts.person(user_id)
         if person is None:
             raise Refused(NO_SUCH_USER)

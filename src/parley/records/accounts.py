@@ -21,8 +21,8 @@ from parley.store.tables import (
     OPERATORS,
     PEOPLE,
     USERNAMES,
-    KeptPerson,
     Operator,
+    PersonRecord,
     PutRecord,
     RemoveRecord,
     TakenName,
@@ -48,7 +48,7 @@ class Accounts:
         was begun.
         """
         seen_ms = from_iso(user.last_seen) if user.last_seen is not None else 0
-        person = KeptPerson(
+        person = PersonRecord(
             user=replace(user, last_seen=None), password_hash=password_hash, last_seen_ms=seen_ms
         )
         name = TakenName(username=user.username, user_id=user.user_id, person=person)
@@ -67,7 +67,7 @@ class Accounts:
             return False
         return await self._finish(found, found.person) and found.user_id == user.user_id
 
-    async def _finish(self, name: TakenName, person: KeptPerson) -> bool:
+    async def _finish(self, name: TakenName, person: PersonRecord) -> bool:
         """Write the account of somebody who has taken a name. Returns whether this call has."""
         is_written = await self._records.commit(PEOPLE, [PutRecord(person, before=None)])
         if not is_written and not await self._has(name.user_id, name.username):
@@ -86,7 +86,7 @@ class Accounts:
         (found,) = await self._records.get(USERNAMES, [alone(username)])
         return found
 
-    async def person(self, user_id: str) -> KeptPerson | None:
+    async def person(self, user_id: str) -> PersonRecord | None:
         """All that is kept of a person."""
         (found,) = await self._records.get(PEOPLE, [alone(user_id)])
         return found
@@ -142,7 +142,7 @@ class Accounts:
                 return
         raise StoreUnavailable(CONTENDED)
 
-    async def swap(self, before: KeptPerson, after: KeptPerson) -> bool:
+    async def swap(self, before: PersonRecord, after: PersonRecord) -> bool:
         """Replace a person, durably; False, and nothing changes, if they are not `before` any more."""
         if after == before:
             return True

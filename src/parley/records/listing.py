@@ -10,7 +10,7 @@ from collections import Counter
 from parley.clock import Clock
 from parley.records.sessions import session_of
 from parley.store.ports import Engine
-from parley.store.records import KeptState
+from parley.store.records import MemberStateRecord
 from parley.store.rows import ListedChat, ListedMember, ListedUser
 from parley.store.rules import direct_key
 from parley.store.tables import PEOPLE, SESSIONS, USERNAMES, alone
@@ -25,8 +25,10 @@ class Listing:
     async def users(self) -> list[ListedUser]:
         """Every user, by name. Counts chats and sessions with one scan of each table."""
         now_ms, chats, sessions = self._clock(), Counter[str](), Counter[str]()
-        async for states in self._engine.transfer.records(KeptState):
-            chats.update(one.user_id for one in states if isinstance(one, KeptState) and not one.has_left)
+        async for states in self._engine.transfer.records(MemberStateRecord):
+            chats.update(
+                one.user_id for one in states if isinstance(one, MemberStateRecord) and not one.has_left
+            )
         async for page in self._records.scan(SESSIONS):
             known = map(session_of, page)
             sessions.update(one.user_id for one in known if one.expires_at_ms > now_ms)

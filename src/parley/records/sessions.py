@@ -19,11 +19,11 @@ from parley.store.records import line_of_session
 from parley.store.tables import (
     SESSIONS,
     USER_SESSIONS,
-    KeptSession,
     Key,
     PutRecord,
     RemoveRecord,
     SessionLine,
+    SessionRecord,
     alone,
     askable,
 )
@@ -40,7 +40,7 @@ class Sessions:
 
     async def add(self, session: Session, token_hash: bytes) -> None:
         """Durable before it returns. Only the token's hash is stored."""
-        kept = KeptSession(session=session, token_hash=token_hash)
+        kept = SessionRecord(session=session, token_hash=token_hash)
         await self._records.commit(USER_SESSIONS, [PutRecord(line_of_session(kept))])
         await self._records.commit(SESSIONS, [PutRecord(kept)])
 
@@ -91,7 +91,7 @@ class Sessions:
                     await self._records.commit(USER_SESSIONS, [RemoveRecord(USER_SESSIONS.key(line))])
         return ended
 
-    async def _is_used_again(self, kept: KeptSession, now_ms: int) -> bool:
+    async def _is_used_again(self, kept: SessionRecord, now_ms: int) -> bool:
         (now,) = await self._records.get(SESSIONS, [SESSIONS.key(kept)])
         return now is not None and session_of(now).expires_at_ms > now_ms
 
@@ -104,7 +104,7 @@ def _place(line: SessionLine) -> Key:
     return alone(line.token_hash.hex())
 
 
-def session_of(kept: KeptSession) -> Session:
+def session_of(kept: SessionRecord) -> Session:
     """A use lengthens it."""
     used_ms = kept.last_used_at_ms
     if used_ms <= kept.session.last_used_at_ms:

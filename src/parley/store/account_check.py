@@ -12,8 +12,8 @@ from parley.store.tables import (
     SESSIONS,
     USER_SESSIONS,
     USERNAMES,
-    KeptSession,
     Key,
+    SessionRecord,
     alone,
     listed,
 )
@@ -45,11 +45,11 @@ async def account_breaches(records: Records) -> AsyncIterator[Breach]:
                 yield Breach("references", problem, END)
 
 
-def _line(kept: KeptSession) -> Key:
+def _line(kept: SessionRecord) -> Key:
     return kept.session.user_id, kept.session.session_id
 
 
-async def _is_unlisted(records: Records, kept: KeptSession) -> bool:
+async def _is_unlisted(records: Records, kept: SessionRecord) -> bool:
     (now,) = await records.get(SESSIONS, [SESSIONS.key(kept)])
     (line,) = await records.get(USER_SESSIONS, [_line(kept)])
     return now is not None and line is None

@@ -147,7 +147,7 @@ class Transfer(Protocol):
     async def put(self, records: Sequence[Record]) -> None:
         """Write records of one kind as they are, durable when it returns; those that are there are replaced.
 
-        What a record refers to was put before it (see `RECORDS`). Puts of `KeptChat` come before the entries.
+        What a record refers to was put before it (see `RECORDS`), and each `ChatRecord` before its entries.
         """
         ...
 

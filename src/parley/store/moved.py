@@ -61,10 +61,10 @@ from parley.store.tables import (
     USER_SESSIONS,
     USERNAMES,
     WEBHOOKS,
-    KeptPerson,
-    KeptSession,
     Operator,
+    PersonRecord,
     RecordTable,
+    SessionRecord,
     TakenName,
 )
 
@@ -177,12 +177,12 @@ class OldRows:
                 yield from _person(row)
             case "usernames":  # who has taken their name, and whose node died before it wrote their account
                 user = record_of(User, row)
-                person = KeptPerson(user=user, password_hash=row.get("password_hash", ""))
+                person = PersonRecord(user=user, password_hash=row.get("password_hash", ""))
                 yield USERNAMES, TakenName(username=user.username, user_id=user.user_id, person=person)
             case "sessions":
                 used_ms = row.get("lengthened_at_ms", 0)
                 session = record_of(Session, row)
-                kept = KeptSession(session=session, token_hash=row["token_hash"], last_used_at_ms=used_ms)
+                kept = SessionRecord(session=session, token_hash=row["token_hash"], last_used_at_ms=used_ms)
                 yield SESSIONS, kept
                 yield USER_SESSIONS, line_of_session(kept)
             case "log_hashes":
@@ -243,7 +243,7 @@ def _person(row: Columns) -> Found:
     """The person, their name, and their place among the operators."""
     seen = row.get("last_seen")
     state = row.get("account_state", AccountState.ACTIVE.value)
-    person = KeptPerson(
+    person = PersonRecord(
         user=record_of(User, {"state": state, **row, "last_seen": None}),
         password_hash=row.get("password_hash", ""),
         last_seen_ms=from_iso(seen) if seen is not None else 0,

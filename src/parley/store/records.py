@@ -24,13 +24,13 @@ from parley.model import (
 )
 from parley.store.tables import (
     TABLE_OF,
-    KeptPerson,
-    KeptSession,
+    PersonRecord,
     SessionLine,
+    SessionRecord,
 )
 
 
-class KeptChat(Struct, frozen=True, kw_only=True):
+class ChatRecord(Struct, frozen=True, kw_only=True):
     """A chat and its counter, without members and log. `counter`: None if it is lost."""
 
     chat: StoredChat
@@ -42,12 +42,12 @@ class KeptChat(Struct, frozen=True, kw_only=True):
     recovered_from_sequence: int | None = None
 
 
-class KeptMember(Struct, frozen=True, kw_only=True):
+class MemberRecord(Struct, frozen=True, kw_only=True):
     chat_id: str
     member: ChatMember
 
 
-class KeptState(Struct, frozen=True, kw_only=True):
+class MemberStateRecord(Struct, frozen=True, kw_only=True):
     """A person's own row of a chat, which stays when they leave.
 
     `is_unasked`: they are a member, and somebody who was not their contact added them.
@@ -66,7 +66,7 @@ class KeptState(Struct, frozen=True, kw_only=True):
     is_unasked: bool
 
 
-class KeptCursor(Struct, frozen=True, kw_only=True):
+class CursorRecord(Struct, frozen=True, kw_only=True):
     """How far a device is in a chat."""
 
     user_id: str
@@ -78,18 +78,18 @@ class KeptCursor(Struct, frozen=True, kw_only=True):
 Record = Struct
 """What a copy carries over: one of `RECORDS`."""
 RECORDS: tuple[type[Any], ...] = (
-    KeptPerson,
-    KeptChat,
-    KeptMember,
-    KeptState,
-    KeptCursor,
+    PersonRecord,
+    ChatRecord,
+    MemberRecord,
+    MemberStateRecord,
+    CursorRecord,
     DeliveryQueue,
-    *(kind for kind in TABLE_OF if kind is not KeptPerson),
+    *(kind for kind in TABLE_OF if kind is not PersonRecord),
 )
 """In the order in which they are copied: nothing refers to what comes after it."""
 
 
-def line_of_session(kept: KeptSession) -> SessionLine:
+def line_of_session(kept: SessionRecord) -> SessionLine:
     """The line of a session on its person's list."""
     session = kept.session
     return SessionLine(

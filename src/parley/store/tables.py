@@ -171,7 +171,7 @@ class PendingErasure(Struct, frozen=True, kw_only=True):
     since_ms: int
 
 
-class KeptPerson(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PersonRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A person, and what nobody sees of them. `last_seen_ms`: in place of what `user` says; 0 for never."""
 
     user: User
@@ -179,7 +179,7 @@ class KeptPerson(Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_seen_ms: int = 0
 
 
-def user_of(person: KeptPerson) -> User:
+def user_of(person: PersonRecord) -> User:
     """Nobody sees when a deleted person was there last."""
     if not person.last_seen_ms or person.user.state is AccountState.DELETED:
         return person.user
@@ -191,7 +191,7 @@ class TakenName(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     username: str
     user_id: str
-    person: KeptPerson | None = None
+    person: PersonRecord | None = None
 
 
 class Operator(Struct, frozen=True, kw_only=True):
@@ -200,7 +200,7 @@ class Operator(Struct, frozen=True, kw_only=True):
     user_id: str
 
 
-class KeptSession(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A session. `last_used_at_ms`: if it is later than what `session` says, a use has lengthened it."""
 
     session: Session
@@ -292,7 +292,7 @@ def _answer_expires_ms(answered: AnsweredRequest) -> int:
 
 
 PEOPLE = RecordTable(
-    "people", KeptPerson, lambda one: alone(one.user.user_id), says="people", raised="last_seen_ms"
+    "people", PersonRecord, lambda one: alone(one.user.user_id), says="people", raised="last_seen_ms"
 )
 USERNAMES = RecordTable(
     "usernames", TakenName, lambda one: alone(one.username), says="who has which username"
@@ -302,7 +302,7 @@ OPERATORS = RecordTable(
 )
 SESSIONS = RecordTable(
     "sessions",
-    KeptSession,
+    SessionRecord,
     lambda one: alone(one.token_hash.hex()),
     says="the sessions of devices, by the hash of the token",
     raised="last_used_at_ms",

@@ -41,6 +41,12 @@ FOLDER = Path(__file__).parent
 DERIVED = {InvitedPerson, AttachmentLine, PendingLetter, QueuedLetter, RungThrough, StoredHash}
 """Kinds that no copy had: what follows from others, and finds them."""
 RENAMED = {
+    "KeptChat": "ChatRecord",
+    "KeptMember": "MemberRecord",
+    "KeptState": "MemberStateRecord",
+    "KeptCursor": "CursorRecord",
+    "KeptPerson": "PersonRecord",
+    "KeptSession": "SessionRecord",
     "KeptMark": "MessageMark",
     "KeptErasure": "PendingErasure",
     "KeptKey": "ServerKey",
@@ -79,14 +85,14 @@ def what_it_held(name: str, *, has_marks: bool = True) -> OldStore:
     _as_records(found)
     if name.startswith("cassandra"):
         found["AccountDeletion"][0]["username"] = "eve"  # it knew which name to free
-    for chat in found["KeptChat"]:
+    for chat in found["ChatRecord"]:
         decided = {name: chat.pop(name) for name in ("fanout", "retention_days", "is_held")}
         if any(value not in (None, False) for value in decided.values()):
             settings = {"chat_id": chat["chat"]["chat_id"]} | {k: v for k, v in decided.items() if v}
             found.setdefault("ChatSettings", []).append(settings)
-    for person in found["KeptPerson"]:
+    for person in found["PersonRecord"]:
         del person["contact_count"], person["block_count"]
-    for member in found["KeptMember"]:
+    for member in found["MemberRecord"]:
         del member["is_blocked"]
     of_person: dict[str, dict[str, Any]] = {}
     for relation in found.pop("KeptRelation"):
@@ -112,7 +118,7 @@ def what_it_held(name: str, *, has_marks: bool = True) -> OldStore:
 
 def _as_records(found: dict[str, list[dict[str, Any]]]) -> None:
     """When a person was last seen has a place of its own, and so have their name and their sessions."""
-    for person in found["KeptPerson"]:
+    for person in found["PersonRecord"]:
         user_id, username = person["user"]["user_id"], person["user"]["username"]
         if person["user"]["last_seen"] is not None:
             person["last_seen_ms"] = from_iso(person["user"]["last_seen"])
@@ -120,7 +126,7 @@ def _as_records(found: dict[str, list[dict[str, Any]]]) -> None:
         found.setdefault("TakenName", []).append({"user_id": user_id, "username": username})
         if person["user"]["is_operator"]:
             found.setdefault("Operator", []).append({"user_id": user_id})
-    for kept in found["KeptSession"]:
+    for kept in found["SessionRecord"]:
         session = kept["session"]
         line = {name: session[name] for name in ("user_id", "session_id")}
         line |= {"token_hash": kept["token_hash"], "since_ms": session["created_at_ms"]}

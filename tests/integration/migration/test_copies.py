@@ -384,7 +384,7 @@ async def test_archived_entries_are_copied(tmp_path: Path, mode: str) -> None:
         ),
         (
             "UPDATE records SET record = json_set(record, '$.user.about', 'x') WHERE kind = 'people'",
-            "KeptPerson",
+            "PersonRecord",
         ),
         ("DELETE FROM lanes WHERE chat_id IN (SELECT chat_id FROM lanes LIMIT 1)", "DeliveryQueue"),
     ],

@@ -145,7 +145,7 @@ async def test_what_is_kept_about_a_person(tmp_path: Path) -> None:
         "KeptRelation",
         "Entry",
     }
-    assert {"PushDevice", "PushOutcome", "DeliveryQueue", "Invitation"} <= {line["record"] for line in bob}
+    assert {"PushDevice", "PushOutcome", "Lane", "Invitation"} <= {line["record"] for line in bob}
     assert {line["name"].split("\x1f")[-1] for line in cat if line["record"] == "KeptMark"} == {"👍", "👎"}
     assert "so?" not in json.dumps(ann + cat), "it was deleted"
     texts = json.dumps(ann + bob)

@@ -11,7 +11,7 @@ from parley.model import Session
 from parley.store.dynamodb.driver import Item
 from parley.store.dynamodb.recent_reads import ITEMS_PER_READ_MAX, RecentReads
 from parley.store.dynamodb.records import DynamoRecords
-from parley.store.tables import ALONE, SESSIONS, KeptSession, alone
+from parley.store.tables import ALONE, SESSIONS, SessionRecord, alone
 from tests.harness.clock import VirtualClock, run_virtual
 
 
@@ -64,7 +64,7 @@ def test_a_session_that_is_not_seen_yet_is_not_taken_for_an_ended_one() -> None:
     """A replica that is behind ends nobody's connection."""
 
     async def scenario(clock: VirtualClock) -> None:
-        kept = KeptSession(session=Session("ses_1", "ann", "phone", "", 1, 1, 2), token_hash=b"1")
+        kept = SessionRecord(session=Session("ses_1", "ann", "phone", "", 1, 1, 2), token_hash=b"1")
         table = CountedTable("31")
         table.items["31"]["record"] = SESSIONS.encode(kept).decode()
         table.unseen.add("31")

@@ -39,10 +39,10 @@ from parley.store.cassandra.schema import (
     QUEUES,
 )
 from parley.store.records import (
-    KeptChat,
-    KeptCursor,
-    KeptMember,
-    KeptState,
+    ChatRecord,
+    CursorRecord,
+    MemberRecord,
+    MemberStateRecord,
     Record,
 )
 
@@ -86,10 +86,10 @@ class RecordRows:
         self._queues = queues
         self._clock = clock
         self._readers: dict[type[Record], tuple[str, Reader]] = {
-            KeptChat: (CHATS, self._chats),
-            KeptMember: (MEMBERSHIPS, self._members),
-            KeptState: (DELIVERY, _each(_state)),
-            KeptCursor: (DEVICES, _each(_cursor)),
+            ChatRecord: (CHATS, self._chats),
+            MemberRecord: (MEMBERSHIPS, self._members),
+            MemberStateRecord: (DELIVERY, _each(_state)),
+            CursorRecord: (DEVICES, _each(_cursor)),
         }
 
     # Reading
@@ -113,7 +113,7 @@ class RecordRows:
         await self._states.refresh_fence(self._states.new_state(chat_id, row["bucket"] or 0))
         row = await self._cassandra.row(READ_CHAT, chat_id) or row
         _, fence = await self._counters.fence(chat_id)
-        return KeptChat(
+        return ChatRecord(
             chat=chat_in(row),
             direct_key=row["direct_key"],
             counter=(await self._counters.read(chat_id)).last,
@@ -128,7 +128,7 @@ class RecordRows:
         chats = {row["chat_id"]: row for row in await self._cassandra.rows_of(READ_CHAT, chat_ids)}
         known = [row for row in rows if chats.get(row["chat_id"], {}).get("record") is not None]
         return [
-            KeptMember(
+            MemberRecord(
                 chat_id=row["chat_id"],
                 member=ChatMember(
                     row["user_id"], Role(row["role"]), row["joined_at"], row["joined_sequence"]
@@ -142,8 +142,8 @@ class RecordRows:
     async def write(self, records: Sequence[Record]) -> None:
         """Records of one kind."""
         match records[0]:
-            case KeptMember() | KeptState():
-                some = cast("Sequence[KeptMember | KeptState]", records)
+            case MemberRecord() | MemberStateRecord():
+                some = cast("Sequence[MemberRecord | MemberStateRecord]", records)
                 times = await self._times(record.chat_id for record in some)
                 await map_concurrently(
                     lambda record: self._put_of_chat(record, times[record.chat_id]), some, WRITES_AT_ONCE_MAX
@@ -153,9 +153,9 @@ class RecordRows:
 
     async def _put(self, record: Record) -> None:
         match record:
-            case KeptChat():
+            case ChatRecord():
                 await self._put_chat(record)
-            case KeptCursor():
+            case CursorRecord():
                 place = {"user_id": record.user_id, "device_id": record.device_id, "chat_id": record.chat_id}
                 await self._replace(DEVICES, place, {"last_acked_sequence": record.last_acked_sequence})
             case DeliveryQueue():
@@ -178,7 +178,7 @@ class RecordRows:
 
     # Chats
 
-    async def _put_chat(self, record: KeptChat) -> None:
+    async def _put_chat(self, record: ChatRecord) -> None:
         """All of its log counts as resolved, and as published. Buckets before the last one are closed."""
         chat, through = record.chat, record.counter or 0
         chat_id, bucket = chat.chat_id, self._states.bucket_of(through)
@@ -213,7 +213,7 @@ class RecordRows:
                 return
         raise StoreUnavailable("the chat is being written to by too many at once")
 
-    async def _put_chat_row(self, record: KeptChat, time: int) -> None:
+    async def _put_chat_row(self, record: ChatRecord, time: int) -> None:
         chat = record.chat
         row = (
             chat.chat_id,
@@ -239,8 +239,8 @@ class RecordRows:
         found = await map_concurrently(self._counters.read, asked, WRITES_AT_ONCE_MAX)
         return {chat_id: (counter.last or 0) + 1 for chat_id, counter in zip(asked, found, strict=True)}
 
-    async def _put_of_chat(self, record: KeptMember | KeptState, time: int) -> None:
-        if isinstance(record, KeptState):
+    async def _put_of_chat(self, record: MemberRecord | MemberStateRecord, time: int) -> None:
+        if isinstance(record, MemberStateRecord):
             return await self._put_state(record, time)
         member, chat_id = record.member, record.chat_id
         row = (chat_id, member.user_id, member.role.value, member.joined_at, member.joined_sequence, time)
@@ -248,7 +248,7 @@ class RecordRows:
         await self._cassandra.write(PUT_JOINED, time, member.joined_sequence, member.user_id, chat_id)
         return None
 
-    async def _put_state(self, record: KeptState, time: int) -> None:
+    async def _put_state(self, record: MemberStateRecord, time: int) -> None:
         """Positions have themselves as times, as always."""
         place, now = (record.user_id, record.chat_id), self._clock() // MS_PER_SECOND
         state = (record.has_left, record.left_sequence, record.is_unasked, now)
@@ -287,7 +287,7 @@ def _decoded(kind: type[Record]) -> Callable[[Row], Record | None]:
 def _state(row: Row) -> Record | None:
     if row["has_left"] is None:
         return None
-    return KeptState(
+    return MemberStateRecord(
         user_id=row["user_id"],
         chat_id=row["chat_id"],
         last_acked_sequence=row["last_acked_sequence"] or 0,
@@ -305,7 +305,7 @@ def _state(row: Row) -> Record | None:
 def _cursor(row: Row) -> Record | None:
     if row["last_acked_sequence"] is None:
         return None
-    return KeptCursor(
+    return CursorRecord(
         user_id=row["user_id"],
         device_id=row["device_id"],
         chat_id=row["chat_id"],

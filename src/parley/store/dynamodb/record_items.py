@@ -30,10 +30,10 @@ from parley.store.dynamodb.schema import (
 )
 from parley.store.dynamodb.schema import DIRECT_CHATS as DIRECT
 from parley.store.records import (
-    KeptChat,
-    KeptCursor,
-    KeptMember,
-    KeptState,
+    ChatRecord,
+    CursorRecord,
+    MemberRecord,
+    MemberStateRecord,
     Record,
     columns_of,
     record_of,
@@ -62,7 +62,7 @@ class RecordItems:
     async def read(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
         table, record_in = READERS[kind]
         async for items in table_pages(self._dynamo, table):
-            if kind is KeptChat:
+            if kind is ChatRecord:
                 yield await map_concurrently(self._chat, items, WRITES_AT_ONCE_MAX)
                 continue
             missing = await self._never_created(items)
@@ -78,7 +78,7 @@ class RecordItems:
     async def _chat(self, item: Item) -> Record:
         chat = chat_in(item)
         counter = await self._dynamo.get(COUNTERS, {"chat_id": chat.chat_id}) or {}
-        return KeptChat(
+        return ChatRecord(
             chat=chat,
             direct_key=cast("str | None", item.get("direct_key")),
             counter=(await self._counters.read(chat.chat_id)).last,
@@ -93,13 +93,13 @@ class RecordItems:
     async def write(self, records: Sequence[Record]) -> None:
         """Rows by batches; what has writers of its own, one by one."""
         await self._write_items([item for record in records for item in self._items(record)])
-        if isinstance(records[0], KeptChat) and self._counters.allocator is not None:
+        if isinstance(records[0], ChatRecord) and self._counters.allocator is not None:
             await self._each(self._restore_counter, records)
 
     async def _each(self, write: Callable[[Any], Any], records: Sequence[Record]) -> None:
         await map_concurrently(write, records, WRITES_AT_ONCE_MAX)
 
-    async def _restore_counter(self, record: KeptChat) -> None:
+    async def _restore_counter(self, record: ChatRecord) -> None:
         assert self._counters.allocator is not None
         if record.counter is not None:
             await self._counters.allocator.restore(record.chat.chat_id, record.counter)
@@ -113,13 +113,13 @@ class RecordItems:
 
     def _items(self, record: Record) -> Items:
         match record:
-            case KeptChat():
+            case ChatRecord():
                 return self._chat_items(record)
-            case KeptMember():
+            case MemberRecord():
                 return [(MEMBERSHIPS, _member_item(record))]
-            case KeptState():
+            case MemberStateRecord():
                 return [(DELIVERY, self._state_item(record))]
-            case KeptCursor(user_id=user_id, device_id=device_id, chat_id=chat_id):
+            case CursorRecord(user_id=user_id, device_id=device_id, chat_id=chat_id):
                 at: Item = {"last_acked_sequence": record.last_acked_sequence}
                 named: Item = {"device_id": device_id, "chat_id": chat_id}
                 return [(DEVICES, device_key(user_id, device_id, chat_id) | named | at)]
@@ -128,7 +128,7 @@ class RecordItems:
             case _:
                 raise TypeError(f"{type(record).__name__} has a writer of its own")
 
-    def _chat_items(self, record: KeptChat) -> Items:
+    def _chat_items(self, record: ChatRecord) -> Items:
         """All of its log counts as resolved, as published, and as having its keys."""
         chat, through = record.chat, record.counter or 0
         revision = self._make_token()
@@ -149,7 +149,7 @@ class RecordItems:
             items.append((COUNTERS, counter_item(chat, revision) | given | marks | audit))
         return items
 
-    def _state_item(self, record: KeptState) -> Item:
+    def _state_item(self, record: MemberStateRecord) -> Item:
         revision: Item = {"revision": (self._clock() - REVISIONS_SINCE_MS) // MS_PER_SECOND}
         return _present(columns_of(record)) | revision
 
@@ -159,7 +159,7 @@ def _present(fields: Mapping[str, Value]) -> Item:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _member_item(record: KeptMember) -> Item:
+def _member_item(record: MemberRecord) -> Item:
     member = record.member
     return {
         "chat_id": record.chat_id,
@@ -174,7 +174,7 @@ def _member_item(record: KeptMember) -> Item:
 
 
 def _member(item: Item) -> list[Record]:
-    return [KeptMember(chat_id=cast(str, item["chat_id"]), member=member_in(item))]
+    return [MemberRecord(chat_id=cast(str, item["chat_id"]), member=member_in(item))]
 
 
 def _state(item: Item) -> list[Record]:
@@ -187,7 +187,7 @@ def _state(item: Item) -> list[Record]:
         "notify": Notify.ALL.value,
         IS_UNASKED: False,
     }
-    state = record_of(KeptState, defaults | item)
+    state = record_of(MemberStateRecord, defaults | item)
     return [replace(state, is_unasked=state.is_unasked and not state.has_left)]
 
 
@@ -196,10 +196,10 @@ def _no_records(item: Item) -> list[Record]:
 
 
 READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
-    KeptChat: (CHATS, _no_records),
-    KeptMember: (MEMBERSHIPS, _member),
-    KeptState: (DELIVERY, _state),
-    KeptCursor: (DEVICES, lambda item: [record_of(KeptCursor, item)]),
+    ChatRecord: (CHATS, _no_records),
+    MemberRecord: (MEMBERSHIPS, _member),
+    MemberStateRecord: (DELIVERY, _state),
+    CursorRecord: (DEVICES, lambda item: [record_of(CursorRecord, item)]),
     DeliveryQueue: (QUEUES, lambda item: [queue_in(item)]),
 }
 """The table of each kind, and what its items hold."""

@@ -9,10 +9,10 @@ from msgspec import Struct, field
 
 from parley.core.deliveries import DeliveryQueue
 from parley.store.records import (
-    KeptChat,
-    KeptCursor,
-    KeptMember,
-    KeptState,
+    ChatRecord,
+    CursorRecord,
+    MemberRecord,
+    MemberStateRecord,
     Record,
     column_names,
     columns_of,
@@ -65,7 +65,7 @@ IS_UNASKED = (
 )
 
 TABLES: dict[type[Record], TableOfRecords] = {
-    KeptChat: TableOfRecords(
+    ChatRecord: TableOfRecords(
         name="chats",
         key=("chat_id",),
         derived={
@@ -77,13 +77,13 @@ TABLES: dict[type[Record], TableOfRecords] = {
         },
         renamed={"title": "name"},
     ),
-    KeptMember: TableOfRecords(name="chat_memberships", key=("chat_id", "user_id")),
-    KeptState: TableOfRecords(
+    MemberRecord: TableOfRecords(name="chat_memberships", key=("chat_id", "user_id")),
+    MemberStateRecord: TableOfRecords(
         name="delivery_state",
         key=("user_id", "chat_id"),
         derived={"is_unasked": IS_UNASKED},
         last_change=True,
     ),
-    KeptCursor: TableOfRecords(name="user_device_cursors", key=("user_id", "device_id", "chat_id")),
+    CursorRecord: TableOfRecords(name="user_device_cursors", key=("user_id", "device_id", "chat_id")),
     DeliveryQueue: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
 }

@@ -10,7 +10,7 @@ import apsw
 
 from parley import ids
 from parley.model import Kind, StoredEntry
-from parley.store.records import KeptChat, KeptState, Record, column_names, record_of
+from parley.store.records import ChatRecord, MemberStateRecord, Record, column_names, record_of
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import Row, command_connection, writing
 from parley.store.sqlite.parts import begin_anew, renew_changes
@@ -119,7 +119,7 @@ def _put_position(
 def _put_beside(connection: apsw.Connection, record: Record) -> None:
     """What a record has in a second table."""
     match record:
-        case KeptChat(chat=chat):
+        case ChatRecord(chat=chat):
             if record.counter is not None:
                 connection.execute(
                     "INSERT OR REPLACE INTO chat_counters (chat_id, sequence_counter, created_at, updated_at,"
@@ -134,7 +134,7 @@ def _put_beside(connection: apsw.Connection, record: Record) -> None:
                         record.recovered_from_sequence,
                     ),
                 )
-        case KeptState(is_unasked=is_unasked):
+        case MemberStateRecord(is_unasked=is_unasked):
             connection.execute(
                 "UPDATE chat_memberships SET is_unasked = ? WHERE chat_id = ? AND user_id = ?",
                 (is_unasked, record.chat_id, record.user_id),
