@@ -12,6 +12,7 @@ from tests.harness.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, assert_refused
 from tests.integration.gateway.test_message_life import about
 from tests.integration.gateway.uploading import Sharing, image_bytes
+from tests.security.hostile_images import jpeg_of_scans
 
 
 async def shared_image(
@@ -136,3 +137,35 @@ async def test_a_picture_is_made_once(place: Place, monkeypatch: pytest.MonkeyPa
         for _ in range(2):
             await picture(served, told["pictures"]["960"])
         assert made == [320, 960, 960]
+
+
+async def test_an_image_that_is_dear_to_decode_has_no_pictures(place: Place) -> None:
+    """Whoever asks for them again and again would have each of them tried again."""
+    async with place.serving() as served:
+        _, told, _ = await shared_image(served, jpeg_of_scans(repeats=100), "image/jpeg")
+        assert told["attachment"]["width"] == 600
+        assert "pictures" not in told
+
+
+async def test_a_picture_that_cannot_be_made_is_tried_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While this is remembered, which is so of a bounded number."""
+    async with place.serving() as served:
+        _, told, _ = await shared_image(served, image_bytes())
+        files = served.app.files
+        assert files is not None
+        tried: list[int] = []
+
+        async def failing(data: bytes, side: int) -> bytes | None:
+            tried.append(side)
+            return None
+
+        monkeypatch.setattr(files.uploads.decoder, "shrink", failing)
+        for _ in range(3):
+            assert (await picture(served, told["pictures"]["320"]))[0] == 404
+        assert tried == [320]
+        monkeypatch.setattr(renditions, "FAILED_MAX", 1)
+        for side in ("960", "320", "960"):
+            await picture(served, told["pictures"][side])
+        assert tried == [320, 960, 320, 960]
