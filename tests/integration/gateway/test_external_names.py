@@ -23,6 +23,7 @@ async def test_people_of_another_system_are_named_in_bodies(place: Place) -> Non
         made = await served.as_(ann).post(
             "/v1/chats", {"type": "group", "title": "x", "member_ids": ["ext:4711"]}
         )
+        assert made.status == 201, made
         chat = made.body["chat_id"]
         await served.as_(ann).post(f"/v1/chats/{chat}/members", {"user_ids": ["ext:a/b c"]})
         members = (await served.as_(ann).get(f"/v1/chats/{chat}/members")).body["members"]
