@@ -890,12 +890,12 @@ export interface ReplayOrder {
   readonly token?: string | null;
 }
 
-/** What to do about a report, beside resolving it. */
+/** What to do about a report. Without an `outcome` it stays open. */
 export interface ReportAction {
   /** Why, for the audit log. */
   readonly reason: string;
-  /** `begun`, `done`, or the code of the refusal. */
-  readonly outcome: string;
+  /** What came of it; the report stays open without it. */
+  readonly outcome?: string | null;
   /** For operators. */
   readonly note?: string;
   /** Whether the message is deleted. */
@@ -2478,6 +2478,24 @@ export interface PushDeviceList {
   readonly devices: readonly PushDeviceInfo[];
 }
 
+/** Who brings rings to devices, and what became of them since each node started. */
+export interface PushProviderInfo {
+  /** Who brings the ring to the device. */
+  readonly provider: string;
+  /** Whether this server is set up for it. */
+  readonly ready: boolean;
+  /** How many rings ended how. */
+  readonly outcomes: Readonly<Record<string, number>>;
+}
+
+/** The providers of rings. `silent`: nodes that did not say. */
+export interface PushState {
+  /** All that Parley knows. */
+  readonly providers: readonly PushProviderInfo[];
+  /** Nodes that did not say. */
+  readonly silent: readonly string[];
+}
+
 /** When a person wants no ring: from one time of day (HH:MM) to another, in a time zone by its name. */
 export interface QuietHours {
   /** The first minute of it, as HH:MM. */
@@ -3745,6 +3763,22 @@ export interface Routes {
     answers: { 200: VapidPublicKey };
     keyed: false;
   };
+  /** The providers of rings, and what became of them. */
+  "GET /v1/admin/push": {
+    path: NoParameters;
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: PushState };
+    keyed: false;
+  };
+  /** Let a device of a person not ring any more. */
+  "DELETE /v1/admin/users/{user_id}/push/{device_id}": {
+    path: { user_id: string; device_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 204: undefined };
+    keyed: false;
+  };
   /** Find chats. */
   "GET /v1/admin/chats": {
     path: NoParameters;
@@ -4025,7 +4059,7 @@ export interface Routes {
     answers: { 200: ReportInfo };
     keyed: false;
   };
-  /** Act on a report, and resolve it. */
+  /** Act on a report. */
   "POST /v1/admin/reports/{report_id}/act": {
     path: { report_id: string };
     query: NoParameters;

@@ -39,6 +39,7 @@ from parley.wire.operator_bodies import (
     NodeInfo,
     NodeList,
     PersonInfo,
+    PushState,
     RecoveryReport,
     ReportActed,
     Series,
@@ -198,6 +199,16 @@ class OperatorsApi:
         """Replays and discards, the newest first."""
         return (await self._api.call("GET", "admin/dlq/jobs", DeadLetterJobList)).jobs
 
+    # Push
+
+    async def push(self) -> PushState:
+        """The providers of rings, and what became of them since the nodes started."""
+        return await self._api.call("GET", "admin/push", PushState)
+
+    async def silence_device(self, user_id: str, device_id: str) -> None:
+        """It rings no more, until its application registers it again."""
+        await self._api.call("DELETE", f"{_user(user_id)}/push/{quote(device_id, safe='')}", object)
+
     # Webhooks and servers
 
     async def webhooks(self) -> list[WebhookInfo]:
@@ -312,15 +323,15 @@ class OperatorsApi:
     async def act_on_report(
         self,
         report_id: str,
-        outcome: str,
         reason: str,
         *,
+        outcome: str | None = None,
         note: str = "",
         delete_message: bool = False,
         remove_sender: bool = False,
         disable_sender: bool = False,
     ) -> ReportActed:
-        """Do what is asked for about its message and its sender, and resolve it."""
+        """Do what is asked for about its message and its sender; with an outcome, resolve it."""
         path = f"admin/reports/{quote(report_id, safe='')}/act"
         body: dict[str, object] = {
             "outcome": outcome,

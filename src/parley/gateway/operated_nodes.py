@@ -156,6 +156,7 @@ class OperatedNodes:
             store_available=view.store_available(),
             lag=view.lag,
             webhooks_reached=view.webhooks_reached(),
+            rings=view.rings,
         )
 
 

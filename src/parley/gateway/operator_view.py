@@ -143,6 +143,17 @@ class OperatorView:
         """What the process has of the machine's memory."""
         return round(self._value("process_resident_memory_bytes"))
 
+    @property
+    def rings(self) -> dict[str, dict[str, int]]:
+        """What became of rings since this node started, by provider."""
+        found: dict[str, dict[str, int]] = {}
+        for metric in self._metrics.push_outcomes.collect():
+            for sample in metric.samples:
+                if sample.name.endswith("_total") and sample.value:
+                    outcomes = found.setdefault(sample.labels["provider"], {})
+                    outcomes[sample.labels["outcome"]] = round(sample.value)
+        return found
+
     async def jobs(self) -> list[JobRecord]:
         return await self._supervisor.records()
 

@@ -65,7 +65,7 @@ class PushRegistrations:
         self._devices = devices
         self._accounts = accounts
         self._sessions = sessions
-        self._providers = providers
+        self.providers = providers
         self._vapid = vapid
         self._allowed = allowed
         self._clock = clock
@@ -86,7 +86,7 @@ class PushRegistrations:
         provider = Provider(wanted.provider)
         if not self._has_feed:
             raise Refused(NO_FEED)
-        if provider not in self._providers:
+        if provider not in self.providers:
             raise Refused(BAD_REQUEST.because(f"this server is not configured for {provider.value}"))
         if not await self._is_signed_in(user_id, device_id):
             raise Refused(NO_SESSION)
@@ -152,7 +152,7 @@ class PushRegistrations:
 
     @property
     def has_providers(self) -> bool:
-        return bool(self._providers)
+        return bool(self.providers)
 
     @property
     def has_web_push(self) -> bool:

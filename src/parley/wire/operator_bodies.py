@@ -16,7 +16,7 @@ from parley.wire.bodies import (
     PushDeviceInfo,
     UserSession,
 )
-from parley.wire.people_bodies import ErasureInfo, ReportInfo, UserInfo
+from parley.wire.people_bodies import ErasureInfo, ReportInfo, ReportNote, ReportOutcome, UserInfo
 from parley.wire.request_body import RequestBody
 
 ActionReason = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_REASON_CHARS_MAX)]
@@ -236,11 +236,11 @@ class DeadLetterJobList(Struct):
 
 
 class ReportAction(RequestBody):
-    """What to do about a report, beside resolving it."""
+    """What to do about a report. Without an `outcome` it stays open."""
 
     reason: ActionReason
-    outcome: str
-    note: str = ""
+    outcome: ReportOutcome | None = None
+    note: ReportNote = ""
     delete_message: bool = False
     remove_sender: bool = False
     disable_sender: bool = False
@@ -251,6 +251,21 @@ class ReportActed(Struct):
 
     report: ReportInfo
     done: list[str]
+
+
+class PushProviderInfo(Struct):
+    """Who brings rings to devices, and what became of them since each node started."""
+
+    provider: str
+    ready: bool
+    outcomes: dict[str, int]
+
+
+class PushState(Struct):
+    """The providers of rings. `silent`: nodes that did not say."""
+
+    providers: list[PushProviderInfo]
+    silent: list[str]
 
 
 class BackupInfo(Struct):
@@ -391,6 +406,7 @@ class NodeState(Struct):
     store_available: bool
     lag: int
     webhooks_reached: dict[str, int] = {}
+    rings: dict[str, dict[str, int]] = {}
 
 
 class NodeInfo(Struct):

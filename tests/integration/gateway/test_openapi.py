@@ -326,6 +326,8 @@ def delivery_calls() -> list[Call]:
         Call("GET", "/v1/admin/backups"),
         Call("GET", "/v1/admin/dlq/summary", query={"status": "pending"}),
         Call("GET", "/v1/admin/dlq/jobs"),
+        Call("GET", "/v1/admin/push"),
+        Call("DELETE", "/v1/admin/users/{user_id}/push/{device_id}", status=404),
         Call("POST", "/v1/admin/jobs/{job}/run", status=202),
         Call("GET", "/v1/admin/erasures", query={"before": "", "limit": 1}),
     ]

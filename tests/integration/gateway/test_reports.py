@@ -162,6 +162,19 @@ async def test_one_request_acts_on_a_report(place: Place) -> None:
         )
 
 
+async def test_without_an_outcome_a_report_stays_open(place: Place) -> None:
+    """What is asked for is done, with its reason in the audit log."""
+    async with place.serving() as served:
+        root, ann, ben, chat = await three(served)
+        (receipt,) = await served.said(ben, chat, "rude words")
+        made = await reported(served, ann, chat, receipt["message_id"])
+        path = f"/v1/admin/reports/{made.body['report_id']}/act"
+        acted = await served.as_(root).post(path, {"reason": "it threatens", "disable_sender": True})
+        assert (acted.body["done"], acted.body["report"]["status"]) == (["disable_sender"], "open")
+        (record,) = (await served.as_(root).get("/v1/admin/audit", action="report.act")).body["records"]
+        assert record["detail"] == "reason=it threatens"
+
+
 async def test_a_report_stays_open_if_an_action_is_refused(place: Place) -> None:
     """What was done before it stays done; nothing is done for a report that there is not."""
     async with place.serving() as served:

@@ -27,7 +27,7 @@ KINDS: dict[str, Any] = {
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__
 } | {"Receipt": frames.Receipt, "Batch": frames.Batch[Raw]}
 IN_OTHERS = {
-    *("ConnectionInfo", "JobRun", "BackupInfo"),
+    *("ConnectionInfo", "JobRun", "BackupInfo", "PushProviderInfo"),
     *("DeadLetterHour", "DeadLetterJobInfo", "DeadLetterRecipient"),
     *("SessionInfo", "Device", "Related", "MemberInfo", "UserSession", "InvitationInfo"),
     *("JobInfo", "NodeInfo", "TopicInfo", "GroupLag", "TimelineStep", "InvariantBreach"),

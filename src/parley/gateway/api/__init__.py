@@ -38,6 +38,7 @@ ROUTES = [
     *servers.routes.declared,
     *deliveries.routes.declared,
     *push.routes.declared,
+    *push.operator_routes.declared,
     *operated_chats.routes.declared,
     *operated_people.routes.declared,
     *timeline.routes.declared,

@@ -5,17 +5,21 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from parley.clock import iso
-from parley.core.push_devices import PushDevice
-from parley.errors import NOT_FOUND
+from parley.core.node_questions import StateQuestion
+from parley.core.push_devices import Provider, PushDevice
+from parley.errors import FORBIDDEN, NOT_FOUND
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Routes
 from parley.model import Scope
-from parley.wire import bodies
+from parley.wire import bodies, operator_bodies
 
 DEVICES = "/v1/me/push"
 DEVICE = f"{DEVICES}/{{device_id}}"
 
+OPERATED = "/v1/admin/users/{user_id}/push/{device_id}"
+
 routes = Routes("Push")
+operator_routes = Routes("Operators")
 
 
 @routes.route("GET", DEVICES, "Your devices that ring", {200: bodies.PushDeviceList}, scope=Scope.READ)
@@ -64,6 +68,51 @@ async def remove_push_device(call: Call) -> Answer:
 async def show_vapid_key(call: Call) -> Answer:
     """The same on every node, for as long as the store lives or the configuration names it."""
     return 200, bodies.VapidPublicKey(await call.services.push.public_key())
+
+
+@operator_routes.route(
+    "GET",
+    "/v1/admin/push",
+    "The providers of rings, and what became of them",
+    {200: operator_bodies.PushState},
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def show_push(call: Call) -> Answer:
+    """Counted by each node since it started."""
+    counted = {provider.value: dict[str, int]() for provider in Provider}
+    silent = []
+    said = await call.services.nodes.ask_all(StateQuestion(), operator_bodies.NodeState)
+    for node_id, state in said.items():
+        if not isinstance(state, operator_bodies.NodeState):
+            silent.append(node_id)
+            continue
+        for provider, outcomes in state.rings.items():
+            known = counted.setdefault(provider, {})
+            for outcome, count in outcomes.items():
+                known[outcome] = known.get(outcome, 0) + count
+    ready = call.services.push.providers
+    providers = [
+        operator_bodies.PushProviderInfo(provider, provider in ready, outcomes)
+        for provider, outcomes in counted.items()
+    ]
+    return 200, operator_bodies.PushState(providers, silent)
+
+
+@operator_routes.route(
+    "DELETE",
+    OPERATED,
+    "Let a device of a person not ring any more",
+    {204: None},
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+)
+async def silence_device(call: Call) -> Answer:
+    """Until its application registers it again."""
+    user_id, device_id = call.path("user_id"), call.path("device_id")
+    async with call.services.user_admin.audited(call.acting, "push.remove", user_id, device_id):
+        await call.services.push.remove(user_id, device_id)
+    return 204, None
 
 
 def push_device_info(device: PushDevice, secret: str | None = None) -> bodies.PushDeviceInfo:

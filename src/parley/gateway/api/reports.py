@@ -121,7 +121,7 @@ async def resolve_report(call: Call) -> Answer:
 @operator_routes.route(
     "POST",
     f"{REPORT}/act",
-    "Act on a report, and resolve it",
+    "Act on a report",
     {200: operator_bodies.ReportActed},
     body=operator_bodies.ReportAction,
     refusals=(FORBIDDEN, NO_SUCH_REPORT, ALREADY_RESOLVED, UNDER_HOLD, LAST_OPERATOR, *APPENDS),
@@ -129,14 +129,14 @@ async def resolve_report(call: Call) -> Answer:
 )
 async def act_on_report(call: Call) -> Answer:
     """Delete the message, take its sender out of the chat, disable them: what is asked for, in this order.
-    Then resolve the report. Each is recorded, and each can be done alone by its own route. If one is refused
-    those before it stay done, and the report stays open. May be repeated.
+    Then resolve the report, if there is an `outcome`. Each is recorded, and each can be done alone by its own
+    route. If one is refused those before it stay done, and the report stays open. May be repeated.
     """
     wanted, services = await call.body(operator_bodies.ReportAction), call.services
     report_id, acting = call.path("report_id"), call.acting
     async with services.user_admin.audited(acting, "report.act", report_id, f"reason={wanted.reason}"):
         report = (await services.reports.show(report_id)).report
-        if report.status is ReportStatus.RESOLVED and report.outcome != wanted.outcome:
+        if report.status is ReportStatus.RESOLVED and wanted.outcome not in (None, report.outcome):
             raise Refused(ALREADY_RESOLVED)
         chat_id, message_id, sender_id = report.chat_id, report.message_id, report.sender_id
         done: list[str] = []
@@ -152,7 +152,9 @@ async def act_on_report(call: Call) -> Answer:
         if wanted.disable_sender:
             await services.user_admin.disable(acting, sender_id)
             done.append("disable_sender")
-        view = await services.reports.resolve(acting, report_id, wanted.outcome, wanted.note)
+        if wanted.outcome is not None:
+            await services.reports.resolve(acting, report_id, wanted.outcome, wanted.note)
+        view = await services.reports.show(report_id)
     return 200, operator_bodies.ReportActed(_info(view), done)
 
 
