@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from parley.checks.check import check
+from parley.checks.recovery import recover
 from parley.records.account_admin import AccountAdmin
 from parley.records.accounts import Accounts
 from parley.records.attachments import Attachments
@@ -16,7 +18,6 @@ from parley.records.kinds import Kinds
 from parley.records.push import PushRecords
 from parley.records.relations import Relations
 from parley.records.sessions import Sessions
-from parley.store.check import check
 from parley.store.invariants import Findings
 from parley.store.ports import (
     Cursors,
@@ -28,7 +29,6 @@ from parley.store.ports import (
     Records,
     Store,
 )
-from parley.store.recovery import recover
 from parley.store.tables import R, RecordTable
 from tests.harness.clock import VirtualClock
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from parley.checks.recovery import recover
 from parley.errors import EntriesTrimmed
 from parley.model import Appended
 from parley.store.cassandra.chat_state import READ_FENCE
 from parley.store.cassandra.connection import Statement
 from parley.store.cassandra.schema import KEYS, LOG
 from parley.store.ports import Entries
-from parley.store.recovery import recover
 from parley.store.rows import ArchiveMark
 from tests.contracts.acting import (
     add_group,

@@ -7,11 +7,11 @@ import pytest
 from msgspec import json
 from msgspec.structs import replace
 
+from parley.checks.recovery import recover
 from parley.errors import EntriesTrimmed
 from parley.model import Appended
 from parley.store.dynamodb import scans
 from parley.store.ports import Entries, Replaced
-from parley.store.recovery import recover
 from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
 from tests.contracts.acting import (
     add_group,

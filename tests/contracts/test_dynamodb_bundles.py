@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bench.dynamodb.pricing import write_units
+from parley.checks.recovery import recover
 from parley.errors import STORE_DAMAGED, StoreDamaged
 from parley.model import Appended, Draft, Outcome
 from parley.store import compared_overviews
@@ -19,7 +20,6 @@ from parley.store.dynamodb.bundles import BUNDLE_BYTES_MAX, BUNDLED_MAX, put_ent
 from parley.store.dynamodb.driver import ConditionFailed, Fault, Item, Request, Response, Send
 from parley.store.dynamodb.entries import NEW_POSITION
 from parley.store.dynamodb.schema import COUNTERS, KEYS, MESSAGES
-from parley.store.recovery import recover
 from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import timeout_done, timeout_not_done
 from parley.wire.limits import MESSAGE_BYTES_MAX

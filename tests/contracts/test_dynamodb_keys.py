@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from bench.dynamodb.pricing import write_units
+from parley.checks.recovery import recover
 from parley.model import Action, Draft
 from parley.store.dynamodb import append, scans
 from parley.store.dynamodb.append import KEYS_APART_MIN, MESSAGES_PER_TRANSACTION_MAX
 from parley.store.dynamodb.driver import Fault, Item, Request, Response, Send
 from parley.store.dynamodb.schema import COUNTERS, KEYS
-from parley.store.recovery import recover
 from parley.testing.dynamodb_faults import timeout_done, timeout_not_done
 from tests.contracts.acting import (
     add_direct,

@@ -1,4 +1,4 @@
-"""The `Inspection` port: the rows of a store as they are, and what `store.check` finds in them.
+"""The `Inspection` port: the rows of a store as they are, and what `checks.check` finds in them.
 
 Every test asks an engine that was never opened, beside the one that wrote the rows.
 """
@@ -9,10 +9,10 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
+from parley.checks.check import LATE_WRITE_MS_MAX, check
 from parley.core.log_hash import StoredHash
 from parley.model import Action, ChatType, Role, Session
 from parley.store.cassandra import inspection as cassandra_inspection
-from parley.store.check import LATE_WRITE_MS_MAX, check
 from parley.store.dynamodb import scans
 from parley.store.invariants import INVARIANTS, Findings, Progress
 from parley.store.maintenance import Inspection

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from parley.chats.log_hasher import HASHED_PER_PAGE_MAX, SLICE_ENTRIES, STORED_EVERY, LogHasher
+from parley.checks.check import check, stored_hashes
 from parley.core import log_hash
 from parley.core.log_hash import LogHash
 from parley.model import Action, Persisted, StoredEntry
 from parley.records.log_hashes import LogHashes
-from parley.store.check import check, stored_hashes
 from parley.store.dynamodb import scans
 from parley.store.dynamodb.bundles import put_entries, unbundled
 from parley.store.dynamodb.entries import entry_in

@@ -13,10 +13,10 @@ from parley.archive.segment import ArchivedEntry, check_segment
 from parley.archive.tiers import rows_of
 from parley.bodies.writer import Choice, EntryWriter
 from parley.chats.log_hasher import STORED_EVERY, LogHasher
+from parley.checks.check import check
 from parley.client.log_proof import LogProof
 from parley.core.log_hash import LogHash
 from parley.model import Persisted, StoredEntry
-from parley.store.check import check
 from parley.store.dynamodb import scans
 from tests.contracts.acting import add_group, add_people, decode_entry, message
 from tests.contracts.cold_world import ColdWorld

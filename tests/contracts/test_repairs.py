@@ -1,4 +1,4 @@
-"""The `Repairs` port, and the recovery of lost counters that `store.recovery` makes of it.
+"""The `Repairs` port, and the recovery of lost counters that `checks.recovery` makes of it.
 
 Every test repairs by an engine that was never opened, beside the one that serves the chat.
 """
@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
+from parley.checks.recovery import ImplausibleNumber, Recovery, recover
 from parley.errors import CounterMissingError, InconsistentCounterError
 from parley.model import Action
 from parley.store.cassandra import inspection as cassandra_inspection
 from parley.store.dynamodb import scans
-from parley.store.recovery import ImplausibleNumber, NoSuchChat, Recovery, recover
+from parley.store.invariants import NoSuchChat
 from parley.store.rows import Repair, Traces
 from tests.contracts.acting import (
     add_group,

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TypeVar
 
 from parley.errors import CounterMissingError
-from parley.store.invariants import Breach
-from parley.store.recovery import NoSuchChat
+from parley.store.invariants import Breach, NoSuchChat
 from parley.store.rows import (
     ChatRow,
     CounterRow,
@@ -86,7 +85,7 @@ class MemoryListing:
 
 
 class MemoryInspection:
-    not_shown = frozenset({"schema", "file_integrity", "references"})
+    not_shown = frozenset({"schema", "file_integrity"})
     chats_at_once_max = 1
 
     def __init__(self, tables: Tables) -> None:

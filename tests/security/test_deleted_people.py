@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from parley.accounts import deletions
+from parley.checks.check import check
 from parley.errors import StoreUnavailable
 from parley.model import Relation
-from parley.store.check import check
 from tests.harness.clients import Person
 from tests.harness.clock import VirtualClock
 from tests.integration.cli.running import succeed

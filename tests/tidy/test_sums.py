@@ -36,10 +36,10 @@ class Sum(Struct, frozen=True):
 
 
 SUMS = (
-    Sum("src/parley/store", 23_090, ("dynamodb/driver",)),
-    Sum("src/parley/store/sqlite", 5_665),
-    Sum("src/parley/store/dynamodb", 6_785, ("driver",)),
-    Sum("src/parley/store/cassandra", 5_485),
+    Sum("src/parley/store", 22_290, ("dynamodb/driver",)),
+    Sum("src/parley/store/sqlite", 5_660),
+    Sum("src/parley/store/dynamodb", 6_770, ("driver",)),
+    Sum("src/parley/store/cassandra", 5_480),
     Sum("src/parley/records", 2_050),
     Sum("tests/memory", 1_850),
 )

@@ -14,13 +14,13 @@ from parley.app.files import file_objects
 from parley.backup.backups import Backups, Say
 from parley.backup.manifests import Backup, FoundBackups
 from parley.backup.restores import NewStore
+from parley.checks.check import Checked
 from parley.clock import Clock, iso
 from parley.config import Config
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.objects.ports import Objects
 from parley.objects.targets import S3_SCHEME, objects_at
-from parley.store.check import Checked
 from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.parts import SqliteParts, SqliteRebuild, move_into_place
 from parley.store.sqlite.records import SqliteScans

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from parley.archive.bulk import ArchivedLogs, TieredTransfer
 from parley.archive.reader import ArchiveReader
+from parley.checks.check import ArchivedRows
 from parley.core.jobs import Job
 from parley.errors import EntriesTrimmed, StoreDamaged, StoreUnavailable
 from parley.model import (
@@ -29,7 +30,6 @@ from parley.model import (
     Persisted,
 )
 from parley.objects.ports import ObjectMissing, Objects
-from parley.store.check import ArchivedRows
 from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
 from parley.store.paging import Row, fitting, page_of
 from parley.store.ports import (

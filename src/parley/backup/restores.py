@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from parley.backup.backups import Backups
 from parley.backup.manifests import Backup
+from parley.checks.check import Checked, check
 from parley.clock import Clock
 from parley.errors import ConfigError, ParleyError
 from parley.store.backup import RestoreTarget
-from parley.store.check import Checked, check
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.invariants import Findings
 
@@ -92,7 +92,7 @@ async def restore_backup(
         finally:
             target.close()
         with stores.inspect(built) as built_store:
-            findings = await check(built_store)
+            findings = await check(built_store, accounts=False)
         if not findings.is_clean:
             raise BrokenBackup(backup, findings)
         stores.put(built, folder)

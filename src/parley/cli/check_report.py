@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from parley.checks import check as store_check
+from parley.checks.check import ArchivedRows, Checked
 from parley.cli.output import plural, print_json, print_table, printable
-from parley.store import check as store_check
-from parley.store.check import ArchivedRows, Checked
 from parley.store.invariants import Breach, Findings, Progress, no_progress
 
 PROGRESS_SECONDS = 0.1

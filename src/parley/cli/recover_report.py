@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from parley.checks import recovery as store_recovery
+from parley.checks.recovery import Recovery, how_to_go_on
 from parley.cli.check_report import print_breach
 from parley.cli.output import note, print_json, print_table
 from parley.cli.problems import complain, explain
 from parley.errors import InconsistentCounterError, StoreError
-from parley.store import recovery as store_recovery
 from parley.store.invariants import Breach
 from parley.store.ports import Engine
-from parley.store.recovery import Recovery, how_to_go_on
 
 
 class ChatReport(Struct, omit_defaults=True):

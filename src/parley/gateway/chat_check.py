@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from parley.archive.tiers import archived_rows
+from parley.checks.check import check
 from parley.errors import BUSY, TOO_LARGE, Refused
-from parley.store.check import check
 from parley.store.invariants import Findings, Progress
 from parley.store.ports import Engine
 

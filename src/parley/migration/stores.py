@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from parley.archive.tiers import TieredEngine, archived_rows
+from parley.checks.check import check
 from parley.clock import Clock, iso
 from parley.config import Config
 from parley.delivery.ports import KINDS
@@ -22,7 +23,6 @@ from parley.migration.rows import StoreRows
 from parley.migration.workspaces import Workspace
 from parley.model import AuditRecord
 from parley.records.audit import AuditLog
-from parley.store.check import check
 from parley.store.folder import lock_folder
 from parley.store.ports import Engine
 

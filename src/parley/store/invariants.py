@@ -54,6 +54,10 @@ class Breach(Struct, frozen=True):
     sequence: int | None = None
 
 
+class NoSuchChat(StoreError):
+    """There is no chat with this id."""
+
+
 class StoreUnreadable(StoreError):
     """A check cannot continue; `breach` problem why."""
 

@@ -47,7 +47,7 @@ class ChatListing(Protocol):
 
 
 class Inspection(Protocol):
-    """The rows that `store.check` checks, streamed page by page. May be used without `Engine.open`.
+    """The rows that `parley.checks` checks, streamed page by page. May be used without `Engine.open`.
 
     The engine yields rows unchanged, however broken, and writes nothing. Servers may run meanwhile. A page is
     a snapshot. If a page may hold half of a transaction, the engine reads rows that seem broken again, for
@@ -99,7 +99,7 @@ class Inspection(Protocol):
 
 
 class Repairs(Protocol):
-    """The recovery of lost counters: `store.recovery` decides, the engine writes.
+    """The recovery of lost counters: `checks.recovery` decides, the engine writes.
 
     May be used without `Engine.open`. NoSuchChat if there is no such chat.
     """

@@ -1,4 +1,4 @@
-"""Typed rows that an engine gives to commands, `store.check` and `store.recovery`."""
+"""Typed rows that an engine gives to commands, `parley.checks`."""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ from parley.backup.backups import Backups
 from parley.backup.manifests import COLD, Backup, BackupDamaged
 from parley.backup.restores import restore_backup
 from parley.bodies.writer import Choice, EntryWriter
+from parley.checks.check import check
 from parley.clock import MS_PER_DAY
 from parley.config import Config
 from parley.errors import ConfigError, StoreUnavailable
 from parley.objects.targets import objects_at
-from parley.store.check import check
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite import parts
 from parley.store.sqlite.parts import SqliteParts

@@ -6,9 +6,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from parley.checks.check import check
 from parley.clock import Clock
 from parley.ids import Ids
-from parley.store.check import check
 from parley.store.invariants import Findings, OnProgress, no_progress
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
+from parley.checks.recovery import Recovery
+from parley.checks.recovery import recover as recover_in
 from parley.clock import from_iso
-from parley.store.recovery import Recovery
-from parley.store.recovery import recover as recover_in
 from tests.harness.clients import HttpClient, RawClient
 from tests.harness.server import ServerProcess
 from tests.integration.cli.running import parley, succeed

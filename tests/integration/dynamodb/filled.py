@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from parley import ids
+from parley.checks.check import check as check_store
 from parley.clock import Clock, from_iso
 from parley.model import Invitation, Relation, Role, Session
 from parley.records.kinds import Kinds
-from parley.store.check import check as check_store
 from parley.store.dynamodb.allocator import DynamoAllocator
 from parley.store.dynamodb.driver import Dynamo, Item, RequestRejected
 from parley.store.dynamodb.entries import put_void

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from parley.checks.recovery import Recovery, recover
 from parley.clock import from_iso
 from parley.store.dynamodb import scans
 from parley.store.dynamodb.driver import Dynamo, Fault, Faults, Item
 from parley.store.dynamodb.repairs import PUBLISHED_AGAIN
-from parley.store.recovery import Recovery, recover
 from parley.testing.dynamodb_faults import timeout_done, timeout_not_done
 from tests.harness.fault_plans import Planned
 from tests.integration.dynamodb.filled import BEGINNING, GROUP, check, filled, open_store, set_in

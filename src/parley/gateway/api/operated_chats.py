@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from parley.chats.operated_chats import ChatState, MemberProgress
+from parley.checks.recovery import ImplausibleNumber, Recovery, how_to_go_on, recover
 from parley.clock import iso
 from parley.errors import (
     BAD_REQUEST,
@@ -26,7 +27,6 @@ from parley.ids import MESSAGE
 from parley.model import AccountState, ChatType, Page, User
 from parley.push.fanout_admin import FanoutView
 from parley.store.ports import Engine
-from parley.store.recovery import ImplausibleNumber, Recovery, how_to_go_on, recover
 from parley.wire import bodies, limits
 from parley.wire import operator_bodies as operator
 from parley.wire.codec import decode_entry

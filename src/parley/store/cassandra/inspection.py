@@ -15,7 +15,6 @@ import msgspec
 from parley import ids
 from parley.errors import ConfigError
 from parley.model import ChatType, Role
-from parley.store.account_check import account_breaches
 from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT, READ_KEYS
 from parley.store.cassandra.client import is_key
 from parley.store.cassandra.connection import Row
@@ -28,7 +27,6 @@ from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.people import read_people
 from parley.store.cassandra.schema import CHATS, DELIVERY, DEVICES, DIRECT_CHATS, MEMBERSHIPS
 from parley.store.invariants import Breach, StoreUnreadable
-from parley.store.ports import Records
 from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
@@ -55,11 +53,9 @@ class CassandraInspection:
     def __init__(
         self,
         counters: LogCounters,
-        records: Records,
         rows: LogRows,
         connect: Callable[[], Awaitable[None]],
     ) -> None:
-        self._records = records
         self._counters = counters
         self._states = counters.states
         self._cassandra = counters.states.cassandra
@@ -281,8 +277,6 @@ class CassandraInspection:
                         told.add(chat_id)
                         says = f"{table} has rows of a chat that does not exist"
                         yield Breach("references", says, FROM_BACKUP, chat_id)
-        async for breach in account_breaches(self._records):
-            yield breach
 
 
 def _decoded(wire: bytes | None) -> tuple[Entry | None, str | None]:

@@ -19,7 +19,7 @@ from parley.store.cassandra.log_rows import VOID, LogRows
 from parley.store.cassandra.prefixes import CassandraPrefixes
 from parley.store.cassandra.schema import CHATS, DELIVERY, DEVICES, LOG
 from parley.store.entries import tag_of
-from parley.store.recovery import NoSuchChat
+from parley.store.invariants import NoSuchChat
 from parley.store.rows import Repair, Traces
 
 READS_AT_ONCE_MAX = 16

@@ -120,7 +120,7 @@ class CassandraStore:
         self.overviews = CassandraOverviews(cassandra, planner.rows, self.log.heads, self.cursors)
         counters = LogCounters(states, allocator if counters_elsewhere else None)
         self.listing = CassandraListing(cassandra, self._connect, counters)
-        self.inspection = CassandraInspection(counters, self.records, planner.rows, self._connect)
+        self.inspection = CassandraInspection(counters, planner.rows, self._connect)
         self.repairs = CassandraRepairs(counters, prefixes, planner.rows, self._connect, clock)
         kept = RecordRows(counters, consents, self.queues, clock)
         self.transfer = CassandraTransfer(kept, self._connect, counters, consents, clock)

@@ -14,7 +14,6 @@ from parley import ids
 from parley.clock import MS_PER_DAY, Clock, from_iso
 from parley.errors import ConfigError
 from parley.model import ChatType
-from parley.store.account_check import account_breaches
 from parley.store.dynamodb.bundles import (
     BUNDLE,
     all_unbundled,
@@ -46,7 +45,6 @@ from parley.store.dynamodb.schema import (
 )
 from parley.store.entries import place_in, tag_of
 from parley.store.invariants import Breach, StoreUnreadable
-from parley.store.ports import Records
 from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
 from parley.store.rules import STRAY_POSITIONS_MAX
 
@@ -68,9 +66,8 @@ class DynamoInspection:
     )
     chats_at_once_max = 8
 
-    def __init__(self, dynamo: Dynamo, records: Records, counters: Counters, clock: Clock) -> None:
+    def __init__(self, dynamo: Dynamo, counters: Counters, clock: Clock) -> None:
         self._dynamo = dynamo
-        self._records = records
         self._counters = counters
         self._clock = clock
         self._is_checked = False
@@ -316,8 +313,6 @@ class DynamoInspection:
             yield breach
         if chat_ids is None:
             async for breach in check.table_breaches(whole=whole):
-                yield breach
-            async for breach in account_breaches(self._records):
                 yield breach
 
 

@@ -30,7 +30,7 @@ from parley.store.dynamodb.entries import FAILED, VOID, put_void, sequence_of
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DEVICES, KEYS, MESSAGES
 from parley.store.entries import UNPUBLISHED_SHARDS, tag_of
-from parley.store.recovery import NoSuchChat
+from parley.store.invariants import NoSuchChat
 from parley.store.rows import Repair, Traces
 
 PUBLISHED_AGAIN = 1_000

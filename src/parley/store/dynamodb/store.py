@@ -122,7 +122,7 @@ class DynamoStore:
         self.entries = DynamoEntries(dynamo, states, clock, ids, marks_table)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
         self.listing = DynamoListing(dynamo, self._connect, counters)
-        self.inspection = DynamoInspection(dynamo, self.records, counters, clock)
+        self.inspection = DynamoInspection(dynamo, counters, clock)
         self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
         self.transfer = DynamoTransfer(dynamo, self._connect, counters, clock, ids)
         self._is_connected = False

@@ -13,9 +13,7 @@ import apsw
 import msgspec
 
 from parley import ids
-from parley.store.account_check import account_breaches
 from parley.store.invariants import Breach
-from parley.store.ports import Records
 from parley.store.rows import (
     ArchiveMark,
     ChatRow,
@@ -102,13 +100,10 @@ REFERENCES = [
 
 
 class SqliteInspection:
-    """`records`: people and their names are checked there; None where no engine was made."""
-
     not_shown: frozenset[str] = frozenset()
     chats_at_once_max = 1
 
-    def __init__(self, folder: Path, records: Records | None = None) -> None:
-        self._records = records
+    def __init__(self, folder: Path) -> None:
         self._reader = CommandReader(folder)
         self._rows = self._reader.rows
         self._user_ids: dict[int, str | None] = {}
@@ -232,9 +227,6 @@ class SqliteInspection:
             return
         for breach in (*self._schema_breaches(), *self._reference_breaches()):
             yield breach
-        if self._records is not None:
-            async for breach in account_breaches(self._records):
-                yield breach
         if whole:
             for (problem,) in self._rows(f"PRAGMA quick_check({FILE_PROBLEMS_MAX})"):
                 if problem != "ok":

@@ -28,8 +28,6 @@ from parley.store.tables import (
 )
 
 ROWS_PER_PAGE = 500
-GETS_PER_SLICE = 64
-"""So many are read without giving way to others: about half a millisecond."""
 LAST_PLACE = "\U0010ffff"
 """Behind every place of a partition."""
 EXPIRED_PER_STEP = 500
@@ -74,18 +72,6 @@ class SqliteScans:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def scan(self, table: RecordTable[R], partition: str = "", *, after: str = "") -> AsyncIterator[list[R]]:
-        return scan(self._folder, table, partition, after)
-
-
-class SqliteRecords(SqliteScans):
-    rest_seconds = 2.0
-
-    def __init__(self, reads: Reads, writer: Writer, folder: Path) -> None:
-        super().__init__(folder)
-        self._reads = reads
-        self._writer = writer
-
     async def get(
         self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
     ) -> list[R | None]:
@@ -108,11 +94,24 @@ class SqliteRecords(SqliteScans):
         return [found.get(key) for key in keys]
 
     def _rows(self, sql: str, values: tuple[str, ...]) -> list[Row]:
-        """Commands also ask without `open`."""
-        if self._reads.is_open:
-            return self._reads.rows(sql, values)
         with command_connection(self._folder, read_only=True) as connection:
             return connection.execute(sql, values).fetchall()
+
+    def scan(self, table: RecordTable[R], partition: str = "", *, after: str = "") -> AsyncIterator[list[R]]:
+        return scan(self._folder, table, partition, after)
+
+
+class SqliteRecords(SqliteScans):
+    rest_seconds = 2.0
+
+    def __init__(self, reads: Reads, writer: Writer, folder: Path) -> None:
+        super().__init__(folder)
+        self._reads = reads
+        self._writer = writer
+
+    def _rows(self, sql: str, values: tuple[str, ...]) -> list[Row]:
+        """Commands also ask without `open`."""
+        return self._reads.rows(sql, values) if self._reads.is_open else super()._rows(sql, values)
 
     async def page(
         self, table: RecordTable[R], partition: str, after: str, limit: int, newest_first: bool = False

@@ -10,7 +10,7 @@ import apsw
 from parley.clock import Clock, iso
 from parley.errors import CounterMissingError
 from parley.store.folder import DATABASE_NAME
-from parley.store.recovery import NoSuchChat
+from parley.store.invariants import NoSuchChat
 from parley.store.rows import Repair, Traces
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import command_connection, writing

@@ -92,7 +92,7 @@ class SqliteStore:
         self.queues = SqliteDeliveryQueues(reads, self.writer)
         self.entries = SqliteEntries(reads, self.writer, states, self.database, clock)
         self.listing = SqliteListing(folder)
-        self.inspection = SqliteInspection(folder, self.records)
+        self.inspection = SqliteInspection(folder)
         self.repairs = SqliteRepairs(folder, clock)
         self.transfer = SqliteTransfer(folder)
         self.feed = SqliteFeed(reads, self.writer, metrics, is_atomic, chance)

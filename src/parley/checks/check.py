@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from parley import ids
+from parley.checks.accounts import ReadRecords, account_breaches
 from parley.clock import from_iso
 from parley.core import log_hash
 from parley.core.log_hash import LogHash
@@ -41,7 +42,7 @@ from parley.store.rows import (
     PositionRow,
 )
 from parley.store.rules import STRAY_POSITIONS_MAX, direct_key
-from parley.store.tables import LOG_HASHES, R, RecordTable
+from parley.store.tables import LOG_HASHES
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
@@ -70,12 +71,6 @@ LOST_ARCHIVE = "see whether archive.target can be reached; then run: parley arch
 MARK_DELIVERED = "set last_acked_sequence of the row in delivery_state to its read_up_to"
 
 
-class Scans(Protocol):
-    """What of `Records` is checked."""
-
-    def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]: ...
-
-
 class Checked(Protocol):
     """What of an engine is checked. May be used without `Engine.open`."""
 
@@ -83,7 +78,7 @@ class Checked(Protocol):
     def inspection(self) -> Inspection: ...
 
     @property
-    def records(self) -> Scans: ...
+    def records(self) -> ReadRecords: ...
 
 
 async def check(
@@ -93,9 +88,11 @@ async def check(
     *,
     whole: bool = True,
     archived: ArchivedRows | None = None,
+    accounts: bool = True,
 ) -> Findings:
     """Check every chat, or only these; changes nothing. `whole`: see `Inspection.own_breaches`.
 
+    `accounts`: with people, names and sessions, when all chats are checked.
     `archived`: reads what was moved to the cold tier, so that hashes are recomputed from the first entry on.
     """
     inspection = store.inspection
@@ -124,6 +121,9 @@ async def check(
                 check_position(position, findings)
         async for breach in inspection.own_breaches(chat_ids, whole=whole):
             findings.add(breach)
+        if accounts and chat_ids is None:
+            async for breach in account_breaches(store.records):
+                findings.add(breach)
     except StoreUnreadable as error:
         findings.add(error.breach)
     report()
@@ -175,7 +175,7 @@ async def check_log(
     return log
 
 
-async def stored_hashes(records: Scans, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
+async def stored_hashes(records: ReadRecords, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
     """Those of the chat's own epoch, in the order of their positions."""
     async for page in records.scan(LOG_HASHES, chat.chat_id):
         yield [LogHash(one.epoch, one.sequence, one.value) for one in page if one.epoch == chat.epoch]

@@ -1,11 +1,11 @@
-"""What must agree between people, their names and their sessions: every engine checks it like this."""
+"""What must agree between people, their names and their sessions."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
 from parley.store.invariants import Breach
-from parley.store.ports import Records
 from parley.store.tables import (
     DELETIONS,
     PEOPLE,
@@ -13,17 +13,28 @@ from parley.store.tables import (
     USER_SESSIONS,
     USERNAMES,
     Key,
+    R,
+    RecordTable,
     SessionRecord,
     alone,
     listed,
 )
+
+
+class ReadRecords(Protocol):
+    """What of `Records` is checked."""
+
+    def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]: ...
+
+    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]: ...
+
 
 FREE = "let the person be found again: put their name into usernames, or restore it from a backup"
 END = "delete the session: nobody could revoke it"
 FORGET = "delete the name from usernames, so that somebody else may take it"
 
 
-async def account_breaches(records: Records) -> AsyncIterator[Breach]:
+async def account_breaches(records: ReadRecords) -> AsyncIterator[Breach]:
     """What seems wrong is read again: somebody may just be added, or deleted."""
     async for people in records.scan(PEOPLE):
         names = await records.get(USERNAMES, [alone(person.user.username) for person in people])
@@ -49,13 +60,13 @@ def _line(kept: SessionRecord) -> Key:
     return kept.session.user_id, kept.session.session_id
 
 
-async def _is_unlisted(records: Records, kept: SessionRecord) -> bool:
+async def _is_unlisted(records: ReadRecords, kept: SessionRecord) -> bool:
     (now,) = await records.get(SESSIONS, [SESSIONS.key(kept)])
     (line,) = await records.get(USER_SESSIONS, [_line(kept)])
     return now is not None and line is None
 
 
-async def _is_nameless(records: Records, user_id: str) -> bool:
+async def _is_nameless(records: ReadRecords, user_id: str) -> bool:
     (note,) = await records.get(DELETIONS, [listed(user_id)])
     (person,) = await records.get(PEOPLE, [alone(user_id)])
     if person is None or note is not None:
@@ -64,7 +75,7 @@ async def _is_nameless(records: Records, user_id: str) -> bool:
     return name is None or name.user_id != user_id
 
 
-async def _is_of_nobody(records: Records, username: str) -> bool:
+async def _is_of_nobody(records: ReadRecords, username: str) -> bool:
     (name,) = await records.get(USERNAMES, [alone(username)])
     if name is None or name.person is not None:
         return False

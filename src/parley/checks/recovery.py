@@ -11,18 +11,14 @@ from __future__ import annotations
 import structlog
 from msgspec import Struct
 
+from parley.checks.check import Checked, check_log
 from parley.errors import CounterMissingError, InconsistentCounterError, StoreError
-from parley.store.check import Checked, check_log
 from parley.store.invariants import Breach, Findings
 from parley.store.ports import Engine
 from parley.store.rows import Repair, Traces
 from parley.store.rules import STRAY_POSITIONS_MAX
 
 log = structlog.get_logger("parley.store")
-
-
-class NoSuchChat(StoreError):
-    """There is no chat with this id."""
 
 
 class ImplausibleNumber(StoreError):
