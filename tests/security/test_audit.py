@@ -60,7 +60,8 @@ async def test_a_record_names_the_token(place: Place) -> None:
 
 
 async def test_reading_what_people_wrote_is_recorded(place: Place) -> None:
-    """Reports and dead letters are shown with their messages: who looked at which, and when."""
+    """Reports and dead letters are shown with their messages: who looked at which, and when. Without the
+    messages nobody has read anything."""
     async with place.serving() as served:
         root, (ann, ben) = await served.operator(), await served.people("ann", "ben")
         chat = await served.as_(ann).create_group(ben)
@@ -69,6 +70,8 @@ async def test_reading_what_people_wrote_is_recorded(place: Place) -> None:
         report_id = (await served.as_(ben).post(path, {"reason": "no"})).body["report_id"]
         for read in ("reports?status=open", f"reports/{report_id}", "dlq?error=gone", "dlq/dlq_0"):
             await served.as_(root).get(f"/v1/admin/{read}")
+        for brief in ("reports?brief=true", "dlq?brief=true"):
+            assert (await served.as_(root).get(f"/v1/admin/{brief}")).status == 200
         found = [
             (one["action"], one["target_id"], one["detail"], one["outcome"])
             for one in reversed(await records(served, root))

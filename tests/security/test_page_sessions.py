@@ -478,6 +478,7 @@ async def test_a_console_may_be_there_to_look_at(place: Place, where: str) -> No
     settings = {"PARLEY_CONSOLE_READ_ONLY": "true"} if where == "setting" else {}
     async with place.serving(settings) as served:
         browser, answer = await at_the_console(served, **({"read_only": True} if where == "session" else {}))
+        assert answer.body["read_only"] is True
         (ann,) = await served.people("ann")
         assert (await browser.get("/v1/admin/users", answer)).status == 200
         path = f"/v1/admin/users/{ann.user_id}/disable"

@@ -131,6 +131,7 @@ def test_p99_is_the_nearest_rank() -> None:
     latencies.add(0.010)
     latencies.add(9.0)
     assert latencies.p99() == 0.010
+    assert latencies.p50() == 0.001
 
 
 def test_p99_counts_two_outliers_in_a_hundred() -> None:
@@ -145,7 +146,8 @@ def test_p99_counts_two_outliers_in_a_hundred() -> None:
 
 def test_p99_without_samples_is_zero() -> None:
     """A server that has stored nothing is not slow."""
-    assert Latencies(VirtualClock()).p99() == 0.0
+    latencies = Latencies(VirtualClock())
+    assert (latencies.p50(), latencies.p99()) == (0.0, 0.0)
 
 
 def test_p99_forgets_old_samples() -> None:

@@ -3614,7 +3614,7 @@ export interface Routes {
   /** Dead letters, and how many by error. */
   "GET /v1/admin/dlq": {
     path: NoParameters;
-    query: { status?: string; error?: string; topic?: string; chat_id?: string; recipient?: string; after?: string; before?: string; page?: string; limit?: number };
+    query: { status?: string; error?: string; topic?: string; chat_id?: string; recipient?: string; after?: string; before?: string; page?: string; brief?: boolean; limit?: number };
     body: undefined;
     answers: { 200: DeadLetterPage };
     keyed: false;
@@ -4038,7 +4038,7 @@ export interface Routes {
   /** Reports of messages. */
   "GET /v1/admin/reports": {
     path: NoParameters;
-    query: { status?: string; before?: string; limit?: number };
+    query: { status?: string; before?: string; brief?: boolean; limit?: number };
     body: undefined;
     answers: { 200: ReportList };
     keyed: false;

@@ -88,6 +88,7 @@ class OperatorView:
             {
                 "connections": lambda: float(len(connections)),
                 "lag": lambda: float(self.lag),
+                "persist_seconds_p50": metrics.persist.p50,
                 "persist_seconds_p99": metrics.persist.p99,
                 "dead_letters": lambda: self._value("dlq_size"),
                 "outbox_bytes": lambda: self._value("parley_outbox_bytes"),

@@ -29,13 +29,16 @@ export class Feed<Value> {
   /** When the answer that is shown came. */
   readonly at: Signal<number | null> = signal(null);
   readonly #load: () => Promise<Value>;
+  /** Whether it is asked for once, and then only when somebody wants it: it has no age. */
+  readonly #isOnce: boolean;
   #turn = 0;
   #isAsking = false;
   #isOver = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(load: () => Promise<Value>) {
+  constructor(load: () => Promise<Value>, isOnce = false) {
     this.#load = load;
+    this.#isOnce = isOnce;
   }
 
   /** Ask now. An answer to an earlier request is thrown away. */
@@ -55,12 +58,15 @@ export class Feed<Value> {
       this.error.value = error;
     }
     this.#isAsking = false;
-    this.#timer = setTimeout(() => void this.#again(), EVERY_MS);
+    if (!this.#isOnce || this.error.value !== null) {
+      this.#timer = setTimeout(() => void this.#again(), EVERY_MS);
+    }
   }
 
   start(): () => void {
-    feeds.value = [...feeds.value, this as Feed<unknown>];
     void this.reload();
+    if (this.#isOnce) return () => this.#stop();
+    feeds.value = [...feeds.value, this as Feed<unknown>];
     const resume = () => {
       if (!this.#isAsking && !this.#rests()) void this.reload();
     };
@@ -70,12 +76,16 @@ export class Feed<Value> {
       if (!isPaused.value && !isOver.value) resume();
     });
     return () => {
-      this.#isOver = true;
-      clearTimeout(this.#timer);
+      this.#stop();
       ended.abort();
       stopWatching();
       feeds.value = feeds.value.filter((feed) => feed !== this);
     };
+  }
+
+  #stop(): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
   }
 
   #rests(): boolean {
@@ -91,6 +101,13 @@ export class Feed<Value> {
 /** The feed of a page; a new one when `dependencies` change. */
 export function useFeed<Value>(load: () => Promise<Value>, dependencies: readonly unknown[]): Feed<Value> {
   const feed = useMemo(() => new Feed(load), dependencies);
+  useEffect(() => feed.start(), [feed]);
+  return feed;
+}
+
+/** What is asked for once: because it is recorded who saw it, or because it takes long. */
+export function useOnce<Value>(load: () => Promise<Value>, dependencies: readonly unknown[]): Feed<Value> {
+  const feed = useMemo(() => new Feed(load, true), dependencies);
   useEffect(() => feed.start(), [feed]);
   return feed;
 }

@@ -189,6 +189,7 @@ def _granted(call: Call, kind: PageKind, grant: PageGrant) -> PageSessionGranted
         session_id=grant.session.session_id,
         device_id=grant.session.device_id,
         expires_at=iso(ends_at_ms(grant.kept)),
-        read_only=grant.kept.is_read_only,
+        read_only=grant.kept.is_read_only
+        or (kind is PageKind.CONSOLE and call.services.config.console.read_only),
         key=grant.key or UNSET,
     )

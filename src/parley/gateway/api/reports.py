@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from parley.chats.reports import READ, ReportView
 from parley.errors import (
     ALREADY_RESOLVED,
@@ -64,6 +66,7 @@ async def report_message(call: Call) -> Answer:
     query=(
         Parameter("status", str, "`open` or `resolved`; all without it.", "open"),
         Parameter("before", str, "The `next` of the page before; the newest without it."),
+        Parameter("brief", bool, "Without the messages; then it is not audited.", default=False),
         limit_parameter(REPORTS_DEFAULT, REPORTS_MAX),
     ),
     refusals=(FORBIDDEN,),
@@ -78,6 +81,10 @@ async def list_reports(call: Call) -> Answer:
         raise Refused(NO_SUCH_STATUS)
     status = ReportStatus(asked) if asked else None
     before = call.text("before")
+    if call.flag("brief"):
+        page = await call.services.reports.page(status, before, limit)
+        without = [msgspec.structs.replace(_info(view), message=None) for view in page.views]
+        return 200, bodies.ReportList(without, page.next_before)
     detail = f"status={asked} before={before} limit={limit}"
     async with call.services.user_admin.audited(call.acting, READ, "", detail):
         page = await call.services.reports.page(status, before, limit)
