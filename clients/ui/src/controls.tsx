@@ -48,7 +48,7 @@ type FieldProps = {
   label: string;
   value: Signal<string>;
   hint?: string;
-  type?: "text" | "password" | "search" | "date";
+  type?: "text" | "password" | "search" | "date" | "datetime-local";
   autoComplete?: string;
   isInvalid?: boolean;
   required?: boolean;

@@ -4,7 +4,7 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import {
@@ -17,6 +17,7 @@ import {
 
 const ROOT = new URL("../../../", import.meta.url).pathname;
 const READY = /^parley ready on (\S+)/;
+const DATABASE = "parley.db";
 const DEADLINE_MS = 30_000;
 export const PASSWORD = "a long password";
 
@@ -71,6 +72,16 @@ export class Server {
   async stop(): Promise<void> {
     await this.kill();
     rmSync(this.#data, { recursive: true, force: true });
+  }
+
+  /** Change what is stored behind the server's back, as an accident does. */
+  async damage(sql: string, ...values: readonly string[]): Promise<void> {
+    const program = `import sys, apsw
+other = apsw.Connection(sys.argv[1])
+other.setbusytimeout(5000)
+other.execute(sys.argv[2], sys.argv[3:])`;
+    const python = join(dirname(PARLEY), "python");
+    await promisify(execFile)(python, ["-c", program, join(this.#data, DATABASE), sql, ...values]);
   }
 
   /** A command of the server's machine, on its data. */

@@ -98,6 +98,11 @@ export class Feed<Value> {
   }
 }
 
+/** Something was changed: ask for everything that is shown. */
+export function reloadShown(): void {
+  for (const feed of feeds.peek()) void feed.reload();
+}
+
 /** The feed of a page; a new one when `dependencies` change. */
 export function useFeed<Value>(load: () => Promise<Value>, dependencies: readonly unknown[]): Feed<Value> {
   const feed = useMemo(() => new Feed(load), dependencies);

@@ -5,14 +5,15 @@ import { Alert, Button, Field } from "parley-ui/controls.js";
 import controls from "parley-ui/controls.module.css";
 import { Dialog } from "parley-ui/Dialog.js";
 import type { ComponentChildren } from "preact";
+import { reloadShown } from "../app/feed.js";
 import { told } from "../app/words.js";
 import { s } from "../strings.en.js";
 
 type DangerProps = {
-  /** A question: "Disable ada?" */
-  title: string;
-  /** The button: "Disable". */
+  /** The button: "Disable". The dialog is called "Disable?". */
   action: string;
+  /** What else it is called. */
+  title?: string;
   /** What it concerns, and what will be so afterwards. */
   children: ComponentChildren;
   /** A reason must be given. */
@@ -24,7 +25,7 @@ type DangerProps = {
   isHarmless?: boolean;
   isDisabled?: boolean;
   isWide?: boolean;
-  /** An error that it throws is shown, and the dialog stays. Otherwise it closes. */
+  /** An error that it throws is shown, and the dialog stays. Otherwise it closes, and the page is asked for again. */
   onDo: (reason: string) => Promise<unknown>;
   onClose: () => void;
 };
@@ -32,7 +33,7 @@ type DangerProps = {
 const REASON_CHARS_MAX = 200;
 
 export function Danger(props: DangerProps) {
-  const { title, action, typed, onDo, onClose } = props;
+  const { action, typed, onDo, onClose } = props;
   const reason = useSignal("");
   const confirmed = useSignal("");
   const failure = useSignal("");
@@ -47,6 +48,7 @@ export function Danger(props: DangerProps) {
     failure.value = "";
     try {
       await onDo(reason.value.trim());
+      reloadShown();
       onClose();
     } catch (error) {
       failure.value = told(error);
@@ -54,7 +56,7 @@ export function Danger(props: DangerProps) {
     }
   };
   return (
-    <Dialog title={title} onClose={onClose} isWide={props.isWide ?? false}>
+    <Dialog title={props.title ?? `${action}?`} onClose={onClose} isWide={props.isWide ?? false}>
       <form class={controls.form} onSubmit={submit}>
         {props.children}
         {props.needsReason && (

@@ -2,6 +2,7 @@
 
 import { Button } from "parley-ui/controls.js";
 import { Icon } from "parley-ui/Icon.js";
+import { plainName } from "parley-ui/names.js";
 import { clockTimeSeconds } from "parley-ui/time.js";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect } from "preact/hooks";
@@ -18,7 +19,8 @@ type PageProps = {
   children: ComponentChildren;
 };
 
-export function Page({ title, from, actions, children }: PageProps) {
+export function Page({ title: given, from, actions, children }: PageProps) {
+  const title = plainName(given) || "…";
   useLayoutEffect(() => {
     document.title = `${title} – ${s.product}`;
   }, [title]);

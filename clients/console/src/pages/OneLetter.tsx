@@ -1,0 +1,98 @@
+/** One dead letter: the message, every attempt, and what operators did. Who reads it is in the audit log. */
+
+import type { DeadLetterStory } from "parley-chat";
+import { wholeTime } from "parley-ui/time.js";
+import { api } from "../app/api.js";
+import { useOnce } from "../app/feed.js";
+import { hrefOf } from "../app/route.js";
+import { Page } from "../parts/Page.js";
+import { Facts, Id, Name, pre, quiet, row, Section, Tag, Time } from "../parts/parts.js";
+import { Shown } from "../parts/Shown.js";
+import { number, s } from "../strings.en.js";
+import { Status } from "./DeadLetters.js";
+import c from "./DeadLetters.module.css";
+import { Orders } from "./Replay.js";
+
+export function OneLetter({ dlqId }: { dlqId: string }) {
+  const feed = useOnce(() => api("GET /v1/admin/dlq/{dlq_id}", { path: { dlq_id: dlqId } }), [dlqId]);
+  return (
+    <Page title={s.letter} from={{ title: s.deadLetters, href: hrefOf("dlq") }}>
+      <Orders
+        chosen={() => ({ ids: [dlqId] })}
+        what={dlqId}
+        seen={feed.value.value ? [feed.value.value] : []}
+        onDone={() => void feed.reload()}
+      />
+      <Shown feed={feed}>
+        {(letter) => (
+          <>
+            <About letter={letter} />
+            <Section title={s.body}>
+              {letter.original_message.content === null ? (
+                <p class={quiet}>{s.noBody}</p>
+              ) : (
+                <pre class={pre} dir="auto">
+                  {letter.original_message.content}
+                </pre>
+              )}
+            </Section>
+            <Story letter={letter} />
+          </>
+        )}
+      </Shown>
+    </Page>
+  );
+}
+
+function About({ letter }: { letter: DeadLetterStory }) {
+  const { original_message: message } = letter;
+  return (
+    <Facts
+      of={[
+        [s.status, <Status key="status" of={letter} />],
+        [s.error, <Name key="error" of={letter.error} />],
+        [s.recipient, <Name key="recipient" of={message.recipient} />],
+        [s.attempts, number(letter.retry_count)],
+        [s.message, <Id key="message" of={message.msg_id} href={hrefOf("message", message.msg_id)} />],
+        [
+          s.chat,
+          <Id
+            key="chat"
+            of={letter.chat_id}
+            href={hrefOf("chat", letter.chat_id, { around: letter.sequence })}
+          />,
+        ],
+        [s.position, `#${number(letter.sequence)}`],
+        [s.from, <Id key="from" of={message.sender} href={hrefOf("person", message.sender)} />],
+        [s.firstAttempt, <Time key="first" at={letter.first_attempt} />],
+        [s.lastAttempt, <Time key="last" at={letter.last_attempt} />],
+        [s.becameDead, <Time key="dead" at={letter.dlq_timestamp} />],
+        [
+          s.source,
+          `${letter.source_topic} ${number(letter.source_partition)}:${number(letter.source_offset)}`,
+        ],
+      ]}
+    />
+  );
+}
+
+function Story({ letter }: { letter: DeadLetterStory }) {
+  return (
+    <Section title={s.story}>
+      <ol class={c.story} aria-label={s.story}>
+        {letter.history.map((event, at) => (
+          <li key={at}>
+            <div class={row}>
+              <Tag look="accent">{event.action}</Tag>
+              <time dateTime={event.at}>{wholeTime(Date.parse(event.at))}</time>
+              {event.actor && <span class={quiet}>{s.by(event.actor)}</span>}
+            </div>
+            {(event.error || event.detail) && (
+              <Name of={[event.error, event.detail].filter(Boolean).join(": ")} />
+            )}
+          </li>
+        ))}
+      </ol>
+    </Section>
+  );
+}
