@@ -93,7 +93,6 @@ class OperatorView:
                 "dead_letters": lambda: self._value("dlq_size"),
                 "outbox_bytes": lambda: self._value("parley_outbox_bytes"),
                 "webhooks_paused": lambda: self._value("parley_webhooks_paused"),
-                "persist_seconds_p50": metrics.persist.p50,
                 "memory_bytes": lambda: float(self.memory_bytes),
                 "loop_delay_seconds": lambda: self.loop_delay_seconds,
             },
