@@ -60,8 +60,7 @@ async def test_a_record_names_the_token(place: Place) -> None:
 
 
 async def test_reading_what_people_wrote_is_recorded(place: Place) -> None:
-    """Reports and dead letters are shown with their messages: who looked at which, and when. Without the
-    messages nobody has read anything."""
+    """Who looked at reports and dead letters with their messages, and when; a brief list shows none."""
     async with place.serving() as served:
         root, (ann, ben) = await served.operator(), await served.people("ann", "ben")
         chat = await served.as_(ann).create_group(ben)
