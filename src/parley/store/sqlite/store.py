@@ -102,8 +102,9 @@ class SqliteStore:
         file, is_new = str(self.database.path), not self.database.path.is_file()
         # An OSError names the folder: the operator must choose another.
         self.database.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.database.open()
-        self.database.close()
+        created = Database(self._folder, beside=self._beside)
+        created.open()
+        created.close()
         report(f"{file}: {'created' if is_new else 'already exists'}")
         return [file] if is_new else []
 
