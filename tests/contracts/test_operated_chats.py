@@ -60,7 +60,7 @@ def operated(store: OpenStore) -> OperatedChats:
 
 async def found(store: OpenStore, query: str, chat_type: ChatType | None, limit: int) -> list[str]:
     """The chats of all pages, in their order."""
-    finder, chats, after = ChatFinder(Beside(store), store.directory), list[str](), ""
+    finder, chats, after = ChatFinder(Beside(store), store.directory, store.clock), list[str](), ""
     while True:
         page = await finder.find(query, chat_type, after, limit)
         chats += [chat.chat_id for chat in page.chats]

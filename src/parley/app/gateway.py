@@ -85,7 +85,7 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
             device_lists=kinds.device_lists,
             push=app.push.registrations,
         ),
-        chat_finder=ChatFinder(beside, store.directory),
+        chat_finder=ChatFinder(beside, store.directory, app.clock),
         beside=beside,
         membership=app.membership,
         invitations=app.invitations,

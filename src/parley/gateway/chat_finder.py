@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from parley import ids
+from parley.clock import Clock
 from parley.concurrency import map_concurrently
 from parley.errors import TOO_LARGE, Refused
 from parley.gateway.engine_beside import EngineBeside
 from parley.model import ChatType, StoredChat
+from parley.records.listing import Listing
 from parley.store.ports import Directory, Engine
 from parley.store.rules import folded
 
@@ -31,9 +33,10 @@ class FoundChats(Struct, frozen=True):
 
 
 class ChatFinder:
-    def __init__(self, beside: EngineBeside, directory: Directory) -> None:
+    def __init__(self, beside: EngineBeside, directory: Directory, clock: Clock) -> None:
         self._beside = beside
         self._directory = directory
+        self._clock = clock
 
     async def find(self, query: str, chat_type: ChatType | None, after: str, limit: int) -> FoundChats:
         """The chat with this id, or the direct chat of `ann,ben`; else those whose title contains the query,
@@ -60,7 +63,7 @@ class ChatFinder:
             return await self._chats([query])
         if "," not in query:
             return []
-        listed = await self._beside.ask(lambda engine: engine.listing.find_chats(query))
+        listed = await self._beside.ask(lambda engine: Listing(engine, self._clock).find_chats(query))
         return [chat for chat in await self._chats([one.chat_id for one in listed]) if chat.title is None]
 
     async def _chats(self, chat_ids: Sequence[str]) -> list[StoredChat]:
