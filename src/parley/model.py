@@ -346,7 +346,9 @@ class UserPage(Struct, frozen=True):
 
 
 class AccountDeletion(Struct, frozen=True, omit_defaults=True):
-    """A deleted account that may still be in chats and lists. `username`: what it was called."""
+    """A deleted account that may still be in chats and lists. `username`: what it was called, until the name
+    is free.
+    """
 
     user_id: str
     since_ms: int

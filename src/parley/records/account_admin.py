@@ -108,6 +108,8 @@ class AccountAdmin:
         if note is not None and note.username:
             await self._accounts.free_name(note.username, user_id)
         await self._accounts.take_name(emptied(person.user).username, user_id)
+        if note is not None and note.username:  # what an erasure removes is nowhere, also not in this list
+            await self._records.commit(DELETIONS, [PutRecord(replace(note, username=""), before=note)])
         await self._directory.fence(user_id)
         return emptied(person.user)
 
