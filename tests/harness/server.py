@@ -10,20 +10,23 @@ Methods block until they are done, or raise at a deadline. A coroutine calls the
 
 from __future__ import annotations
 
+import itertools
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol
 
 import msgspec
 
+from ops.local_services.ports import is_free
 from tests.waiting import stretched
 
 READY = re.compile(r"^parley ready on ((https?)://\S+:(\d+))\s*$")
@@ -31,6 +34,8 @@ READY_SECONDS_MAX = 20.0
 STOP_SECONDS_MAX = 15.0
 LINES_KEPT_MAX = 20_000
 HOST = "127.0.0.1"
+PORT_MIN, PORTS_PER_RANGE, PORT_RANGES = 10_000, 2_000, 5
+"""Below the source ports of Linux, and below those of `ops/services`."""
 FILE_NAME = "parley.db"
 
 
@@ -100,8 +105,24 @@ class Lines:
         self._thread.join()
 
 
+def _ports_of_this_process() -> Iterator[int]:
+    """Each process of pytest has its own, so no two of them take one at the same time."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = PORT_MIN + worker % PORT_RANGES * PORTS_PER_RANGE
+    begin = random.randrange(PORTS_PER_RANGE)
+    return (first + (begin + number) % PORTS_PER_RANGE for number in itertools.count())
+
+
+_ports = _ports_of_this_process()
+
+
+def unused_port() -> int:
+    """For a server that comes back to it. While it is down, no connection gets this port as its own."""
+    return next(port for port in _ports if is_free(port))
+
+
 class ServerProcess:
-    """`parley serve` on one data folder. The first start chooses a free port, later ones reuse it."""
+    """`parley serve` on one data folder, with one port for all starts."""
 
     def __init__(
         self,
@@ -112,7 +133,7 @@ class ServerProcess:
         self.data = data
         self.environment = dict(environment or {})
         self.arguments = list(arguments)
-        self.scheme, self.port = "http", 0
+        self.scheme, self.port = "http", unused_port()
         self._process: Process | None = None
         self._stdout: Lines | None = None
         self._stderr: Lines | None = None
