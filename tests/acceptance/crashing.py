@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parley.testing import faults
-from tests.acceptance.world import World
+from tests.acceptance.world import World, store_of
 from tests.harness.clients import Disconnected, RawClient
-from tests.waiting import deadline
+from tests.waiting import deadline, eventually
 
 LOOK_SECONDS = 0.01
 
@@ -30,6 +30,7 @@ async def send_into_crash(
         ann = await stack.enter_async_context(world.client(world.ann))
         await ann.tell("ack", chat_id=world.chat_id, last_acked_sequence=0)
         await ann.heartbeat()
+        await eventually(lambda: "phone" in store_of(world).listed_devices(world.ann.user_id))
         armed.touch()
         *heard, last = client_message_ids
         for client_message_id in heard:

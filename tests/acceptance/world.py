@@ -1,6 +1,7 @@
 """A server, people and a chat to try something in, over real sockets."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
@@ -120,6 +121,11 @@ class Store:
     def voids(self) -> list[int]:
         found = self.rows("SELECT sequence FROM voids WHERE chat_id = ? ORDER BY sequence")
         return [int(sequence) for (sequence,) in found]
+
+    def listed_devices(self, user_id: str) -> list[str]:
+        """The devices that a person is known to have: a new one is noted behind its first ack."""
+        query = "SELECT partition, record ->> '$.devices' FROM records WHERE kind = 'device_lists' AND ? > ''"
+        return [name for person, names in self.rows(query) if person == user_id for name in json.loads(names)]
 
     def delete_counter(self) -> None:
         """The operational error of scenario 7, with an operator's own sqlite3."""
