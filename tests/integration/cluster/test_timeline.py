@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession
 
 from tests.harness.clients import HttpClient
 from tests.harness.server import parley_command, run_command
@@ -25,9 +24,12 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeNodes]:
     nodes.close()
 
 
-async def timeline(nodes: ThreeNodes, session: ClientSession, message_id: str) -> Steps:
-    http = HttpClient(session, nodes.front.url)
-    root = http.of(await http.login("root", "console"))
+async def operator(nodes: ThreeNodes, town: Town) -> HttpClient:
+    http = HttpClient(town.session, nodes.front.url)
+    return http.of(await http.login("root", "console"))
+
+
+async def timeline(root: HttpClient, message_id: str) -> Steps:
     answer = await root.get(f"/v1/admin/messages/{message_id}/timeline")
     assert answer.status == 200, answer
     steps: Steps = answer.body["steps"]
@@ -36,6 +38,17 @@ async def timeline(nodes: ThreeNodes, session: ClientSession, message_id: str) -
 
 def nodes_of(steps: Steps, name: str) -> set[str]:
     return {step.get("node", "") for step in steps if step["step"] == name}
+
+
+async def until_everywhere(root: HttpClient, message_id: str) -> None:
+    """Ben had it before the front confirmed its copy, perhaps."""
+
+    async def is_everywhere() -> bool:
+        steps = await timeline(root, message_id)
+        is_published = nodes_of(steps, "published") == nodes_of(steps, "stored")
+        return is_published and nodes_of(steps, "routed") == {"front", "both"}
+
+    await eventually(is_everywhere, SLOW_SECONDS_MAX)
 
 
 async def said_to_ben(nodes: ThreeNodes, town: Town) -> str:
@@ -52,16 +65,9 @@ async def said_to_ben(nodes: ThreeNodes, town: Town) -> str:
 async def test_a_message_to_a_device_on_another_node(nodes: ThreeNodes) -> None:
     """Stored by a node that appends, published by it, routed to both gateways, sent by Ben's."""
     async with a_town(nodes) as town:
-        message_id = await said_to_ben(nodes, town)
-
-        async def is_everywhere() -> bool:
-            """Ben had it before the front confirmed its copy, perhaps."""
-            steps = await timeline(nodes, town.session, message_id)
-            is_published = nodes_of(steps, "published") == nodes_of(steps, "stored")
-            return is_published and nodes_of(steps, "routed") == {"front", "both"}
-
-        await eventually(is_everywhere)
-        steps = await timeline(nodes, town.session, message_id)
+        message_id, root = await said_to_ben(nodes, town), await operator(nodes, town)
+        await until_everywhere(root, message_id)
+        steps = await timeline(root, message_id)
         assert nodes_of(steps, "accepted") == nodes_of(steps, "stored") <= {"both", "back"}
         sent = {(step["user_id"], step["node"]) for step in steps if step["step"] == "sent"}
         assert sent == {(town.ann.user_id, "front"), (town.ben.user_id, "both")}
@@ -75,7 +81,7 @@ async def test_a_message_to_a_person_who_is_offline(nodes: ThreeNodes) -> None:
         async with town.at(nodes.front, town.ann) as ann:
             ack = await ann.send_message(town.chats[0], "hello")
             town.sent[town.chats[0]].append("hello")
-        steps = await timeline(nodes, town.session, ack["message_id"])
+        steps = await timeline(await operator(nodes, town), ack["message_id"])
         (skipped,) = [step for step in steps if step.get("user_id") == town.ben.user_id]
         assert skipped["step"] == "skipped"
         assert skipped["detail"].startswith("was not connected")
@@ -84,10 +90,11 @@ async def test_a_message_to_a_person_who_is_offline(nodes: ThreeNodes) -> None:
 async def test_a_node_that_does_not_answer_is_named_in_the_answer(nodes: ThreeNodes) -> None:
     """The rest is told in time, and nobody claims that Ben's device was not sent it."""
     async with a_town(nodes) as town:
-        message_id = await said_to_ben(nodes, town)
+        message_id, root = await said_to_ben(nodes, town), await operator(nodes, town)
+        await until_everywhere(root, message_id)
         stop(nodes.both)
         try:
-            steps = await timeline(nodes, town.session, message_id)
+            steps = await timeline(root, message_id)
         finally:
             wake(nodes.both)
         (silent,) = [step for step in steps if step["step"] == "skipped" and step.get("node") == "both"]
@@ -95,7 +102,7 @@ async def test_a_node_that_does_not_answer_is_named_in_the_answer(nodes: ThreeNo
         assert nodes_of(steps, "routed") == {"front"}
 
         async def is_back() -> bool:
-            return "both" in nodes_of(await timeline(nodes, town.session, message_id), "routed")
+            return "both" in nodes_of(await timeline(root, message_id), "routed")
 
         await eventually(is_back, SLOW_SECONDS_MAX)
 
