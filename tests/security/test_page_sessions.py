@@ -348,6 +348,7 @@ async def test_a_page_that_is_not_opened_is_signed_out(place: Place) -> None:
         for _ in range(2):
             clock.advance(SESSION_DAYS * MS_PER_DAY - 1)
             assert (await browser.refresh()).status == 200
+            await served.app.kinds.raised.flush()
         clock.advance(SESSION_DAYS * MS_PER_DAY + 1)
         assert_refused(await browser.refresh(), 401, "unauthenticated")
 

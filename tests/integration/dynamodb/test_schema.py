@@ -137,14 +137,14 @@ async def test_a_raise_that_was_cut_short_is_done_later(open_dynamo: OpenDynamo)
 async def test_somebody_elses_table_is_left_alone(open_dynamo: OpenDynamo, prefix: str) -> None:
     """A table of the same name with other keys is told, with the setting that avoids it."""
     foreign = {
-        "TableName": f"{prefix}users",
+        "TableName": f"{prefix}chats",
         "BillingMode": "PAY_PER_REQUEST",
         "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
         "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
     }
     async with open_dynamo() as dynamo:
         await dynamo.call("CreateTable", foreign)
-        with pytest.raises(ConfigError, match=f"{prefix}users has other keys .*prefix"):
+        with pytest.raises(ConfigError, match=f"{prefix}chats has other keys .*prefix"):
             await create_tables(dynamo)
 
 

@@ -108,7 +108,7 @@ async def test_a_request_is_refused_in_time(place: Place, monkeypatch: pytest.Mo
         ann, _, _ = await chatting(served)
         async with served.client(ann) as client:
             port, method = {
-                "heartbeat": (served.app.kinds.accounts, "session_by_token"),
+                "heartbeat": (served.app.kinds.sessions, "by_token"),
                 "sync_overview": (served.app.store.overviews, "changed"),
             }[kind]
             reads = Hanging(monkeypatch, port, method)
@@ -136,7 +136,7 @@ async def test_a_hello_is_refused_in_time(place: Place, monkeypatch: pytest.Monk
     """Without a verdict on the token the connection ends with a code that says to come again."""
     async with place.serving() as served:
         ann, _, _ = await chatting(served)
-        Hanging(monkeypatch, served.app.kinds.accounts, "session_by_token")
+        Hanging(monkeypatch, served.app.kinds.sessions, "by_token")
         client = served.client(ann)
         await client.open()
         refused = await client.request("hello", token=ann.token, device_id=ann.device_id)

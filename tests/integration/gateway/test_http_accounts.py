@@ -176,6 +176,7 @@ async def test_a_profile_is_shown_and_changed(place: Place) -> None:
             "send_read_receipts": True,
             "who_may_add": "everyone",
             "do_not_disturb": None,
+            "is_operator": False,
         }
         unseen = {"status": "offline", "last_seen": "unavailable"}
         assert (first.status, second.status) == (200, 200)

@@ -70,7 +70,6 @@ async def test_unknown_addresses_are_404_and_wrong_methods_405(place: Place) -> 
     """Both are refused in the form of every other error; the latter with what is allowed."""
     async with place.serving() as served:
         for path in (
-            "/",
             "/v1",
             "/v1/",
             "/v2/me",

@@ -395,7 +395,7 @@ async def test_an_operators_repair_beside_the_server_reaches_live_readers(place:
             news = await served.app.store.log.append([draft_of(ann, chat)])
             assert news.persisted, "written past the bus, as another program does"
             with closing(apsw.Connection(str(served.sqlite.database.path))) as other:
-                other.execute("UPDATE users SET about = 'touched'")
+                other.execute("UPDATE chats SET updated_at = '2026-01-01T00:00:00.000Z'")
             served.sqlite.writer.check_for_foreign_writes()
             assert (await client.live_entry(chat, 2))["content"] == "past the bus"
 

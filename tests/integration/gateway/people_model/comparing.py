@@ -15,7 +15,7 @@ SAMPLED = 2
 LISTS_KEPT_MAX = 15
 NOBODY = "user_nobody"
 HIDDEN = ("offline", "unavailable")
-READABLE = ("type", "title", "peer", "last_entry")
+READABLE = ("type", "title", "peer", "last_entry", "unread_mentions")
 """What a brief chat list leaves out."""
 
 T = TypeVar("T")

@@ -208,6 +208,7 @@ class World:
             "read_up_to": self.read(user, chat.chat_id)[0],
             "unread": min(unread, self.unread_max),
             "unread_more": unread > self.unread_max,
+            "unread_mentions": 0,
             "muted": until is not None and until > now,
             "muted_until": until,
             "type": chat.type,
