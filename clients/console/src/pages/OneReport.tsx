@@ -190,8 +190,7 @@ type OrderProps = {
 
 function Order(props: OrderProps) {
   const { wanted, report, onReason, onDone, onClose } = props;
-  const { chat_id, message_id, sender_id } = report;
-  const who = nameOf(sender_id);
+  const who = nameOf(report.sender_id);
   if (wanted === "resolve") return <Resolve {...props} />;
   if (wanted === "reveal") {
     return (
@@ -208,18 +207,19 @@ function Order(props: OrderProps) {
     );
   }
   const orders = {
-    delete: [w.deleteHint, (reason: string) => deleteIt(chat_id, message_id, reason)],
-    remove: [w.removeHint(who), () => removeFrom(chat_id, sender_id)],
-    disable: [w.disableHint(who), () => disable(sender_id)],
+    delete: { hint: w.deleteHint, wish: { delete_message: true } },
+    remove: { hint: w.removeHint(who), wish: { remove_sender: true } },
+    disable: { hint: w.disableHint(who), wish: { disable_sender: true } },
   } as const;
-  const [hint, run] = orders[wanted];
+  const { hint, wish } = orders[wanted];
+  const path = { report_id: report.report_id };
   return (
     <Danger
       title={`${ACTIONS[wanted]}?`}
       action={ACTIONS[wanted]}
-      needsReason={wanted === "delete"}
+      needsReason
       onDo={async (reason) => {
-        await run(reason);
+        await api("POST /v1/admin/reports/{report_id}/act", { path, body: { reason, ...wish } });
         onDone();
       }}
       onClose={onClose}
@@ -233,15 +233,6 @@ function Order(props: OrderProps) {
     </Danger>
   );
 }
-
-const deleteIt = (chat_id: string, message_id: string, reason: string) =>
-  api("DELETE /v1/admin/chats/{chat_id}/messages/{message_id}", {
-    path: { chat_id, message_id },
-    body: { reason },
-  });
-const removeFrom = (chat_id: string, user_id: string) =>
-  api("DELETE /v1/admin/chats/{chat_id}/members/{user_id}", { path: { chat_id, user_id } });
-const disable = (user_id: string) => api("POST /v1/admin/users/{user_id}/disable", { path: { user_id } });
 
 /** What came of it, and what is done with it in one request. */
 function Resolve({ report, isDirect, onDone, onClose }: OrderProps) {

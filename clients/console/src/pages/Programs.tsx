@@ -105,7 +105,7 @@ const COLUMNS: readonly Column<ApiTokenInfo>[] = [
     name: w.scopes,
     cell: ({ scopes }) => (
       <span class={row}>
-        {scopes.map((scope) => (
+        {SCOPES.filter((scope) => scopes.includes(scope)).map((scope) => (
           <Tag key={scope} look={SCOPE_LOOKS[scope]}>
             {scope}
           </Tag>

@@ -78,11 +78,8 @@ function PageLink({ entry, isHere }: { entry: PageEntry; isHere: boolean }) {
   return (
     <a href={hrefOf(entry.names[0])} aria-current={isHere ? "page" : undefined} aria-label={entry.title}>
       {entry.title}
-      {waiting > 0 && (
-        <span class={c.waiting} aria-hidden="true">
-          {number(waiting)}
-        </span>
-      )}
+      {/* The number is drawn by the style: a name is what is written in a link. */}
+      {waiting > 0 && <span class={c.waiting} aria-hidden="true" data-count={number(waiting)} />}
     </a>
   );
 }
