@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 from zipfile import ZipFile, is_zipfile
+
+import msgspec
+from msgspec import Struct
 
 from parley.migration.workspaces import (
     ImportedChat,
@@ -17,11 +19,87 @@ from parley.migration.workspaces import (
     ImportFailed,
     shown_reaction,
 )
-from parley.migration.zipped_lists import Json, check_packing
+from parley.migration.zipped_lists import UNREADABLE, check_packing
 from parley.wire.limits import MIB
 
-LINE_BYTES_MAX = 64 * MIB
+LINE_BYTES_MAX = 16 * MIB
 """A line is a post with all of its replies."""
+
+
+# What is read of a line. The rest of it, however much that is, takes no memory.
+
+
+class ExportedChannel(Struct):
+    team: str
+    name: str
+    display_name: str | None = None
+
+
+class ExportedNamed(Struct):
+    name: str
+
+
+class ExportedTeam(Struct):
+    name: str
+    channels: list[ExportedNamed] | None = None
+
+
+class ExportedUser(Struct):
+    username: str
+    nickname: str | None = None
+    first_name: str | None = None
+    last_name: str | None = None
+    position: str | None = None
+    delete_at: int | None = None
+    teams: list[ExportedTeam] | None = None
+
+
+class ExportedParticipant(Struct):
+    username: str
+
+
+class ExportedDirectChannel(Struct):
+    """Newer versions list the people with what they have read."""
+
+    members: list[str] | None = None
+    participants: list[ExportedParticipant] | None = None
+
+
+class ExportedFile(Struct):
+    path: str
+
+
+class ExportedReaction(Struct):
+    user: str
+    emoji_name: str
+
+
+class ExportedPost(Struct, kw_only=True):
+    user: str
+    create_at: int
+    message: str | None = None
+    type: str | None = None
+    attachments: list[ExportedFile] | None = None
+    reactions: list[ExportedReaction] | None = None
+    replies: list[ExportedPost] | None = None
+
+
+class ExportedChannelPost(ExportedPost, kw_only=True):
+    team: str
+    channel: str
+
+
+class ExportedDirectPost(ExportedPost, kw_only=True):
+    channel_members: list[str]
+
+
+class ExportedLine(Struct):
+    type: str
+    channel: ExportedChannel | None = None
+    user: ExportedUser | None = None
+    post: ExportedChannelPost | None = None
+    direct_channel: ExportedDirectChannel | None = None
+    direct_post: ExportedDirectPost | None = None
 
 
 class MattermostExport:
@@ -31,51 +109,49 @@ class MattermostExport:
         """ImportFailed unless it is an export of Mattermost."""
         self.source = source
         self.left_out: Counter[str] = Counter()
-        self._people: dict[str, Json] = {}
+        self._people: dict[str, ExportedUser] = {}
         self._chats: dict[str, ImportedChat] = {}
         self._members: dict[str, list[str]] = {}
         self._messages: dict[str, list[ImportedMessage]] = {}
+        read = msgspec.json.Decoder(ExportedLine).decode
         for number, line in enumerate(_lines(path), 1):
             try:
-                self._take(json.loads(line), number)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise ImportFailed(f"{path}, line {number}, cannot be read: {error!r}") from error
+                self._take(read(line), number)
+            except (ValueError, RecursionError, msgspec.DecodeError) as error:
+                raise ImportFailed(f"{path}, line {number}, cannot be read: {error}") from error
 
-    def _take(self, line: Json, number: int) -> None:
-        kind = line["type"]
-        if number == 1 and kind != "version":
+    def _take(self, line: ExportedLine, number: int) -> None:
+        if number == 1 and line.type != "version":
             raise ValueError("the first line of an export names its version")
-        match kind:
-            case "channel":
-                channel = line["channel"]
-                key = f"{channel['team']}/{channel['name']}"
-                title = str(channel.get("display_name") or channel["name"])
+        match line:
+            case ExportedLine(type="channel", channel=ExportedChannel() as channel):
+                key = f"{channel.team}/{channel.name}"
+                title = channel.display_name or channel.name
                 self._chats[key] = ImportedChat(key=key, title=title, members=())
-            case "user":
-                self._take_user(line["user"])
-            case "post":
-                post = line["post"]
-                self._take_post(f"{post['team']}/{post['channel']}", post)
-            case "direct_channel":
-                self._direct(line["direct_channel"].get("members") or _participants(line["direct_channel"]))
-            case "direct_post":
-                post = line["direct_post"]
-                self._take_post(self._direct(post["channel_members"]), post)
-            case "version" | "team":
+            case ExportedLine(type="user", user=ExportedUser() as user):
+                self._take_user(user)
+            case ExportedLine(type="post", post=ExportedChannelPost() as post):
+                self._take_post(f"{post.team}/{post.channel}", post)
+            case ExportedLine(type="direct_channel", direct_channel=ExportedDirectChannel() as chat):
+                self._direct(chat.members or [one.username for one in chat.participants or ()])
+            case ExportedLine(type="direct_post", direct_post=ExportedDirectPost() as post):
+                self._take_post(self._direct(post.channel_members), post)
+            case ExportedLine(type="version" | "team"):
                 pass
+            case ExportedLine(type="channel" | "user" | "post" | "direct_channel" | "direct_post"):
+                raise ValueError(f"a line of type {line.type} has none")
             case _:
-                self.left_out[str(kind)] += 1
+                self.left_out[line.type] += 1
 
-    def _take_user(self, user: Json) -> None:
-        name = str(user["username"])
-        self._people[name] = user
-        for team in user.get("teams") or ():
-            for channel in team.get("channels") or ():
-                self._members.setdefault(f"{team['name']}/{channel['name']}", []).append(name)
+    def _take_user(self, user: ExportedUser) -> None:
+        self._people[user.username] = user
+        for team in user.teams or ():
+            for channel in team.channels or ():
+                self._members.setdefault(f"{team.name}/{channel.name}", []).append(user.username)
 
     def _direct(self, members: list[str]) -> str:
         """The chat of these people; also of one who writes to themselves."""
-        people = sorted(set(map(str, members)))
+        people = sorted(set(members))
         key = "direct/" + ",".join(people)
         is_direct = len(people) <= 2
         title = None if is_direct else ", ".join(people)
@@ -83,20 +159,20 @@ class MattermostExport:
         self._members[key] = people
         return key
 
-    def _take_post(self, chat: str, post: Json) -> None:
+    def _take_post(self, chat: str, post: ExportedPost) -> None:
         root = self._add(chat, post, "")
-        for reply in post.get("replies") or ():
+        for reply in post.replies or ():
             self._add(chat, reply, root)
 
-    def _add(self, chat: str, post: Json, thread: str) -> str:
+    def _add(self, chat: str, post: ExportedPost, thread: str) -> str:
         """The key of a post: its author, time and text, which is what Mattermost itself goes by."""
-        author, text, at_ms = str(post["user"]), str(post.get("message") or ""), int(post["create_at"])
-        if str(post.get("type") or "").startswith("system_"):
-            self.left_out[str(post["type"])] += 1
+        author, text, at_ms = post.user, post.message or "", post.create_at
+        if post.type and post.type.startswith("system_"):
+            self.left_out[post.type] += 1
             return ""
-        files = [Path(str(one["path"])).name for one in post.get("attachments") or ()]
+        files = [Path(one.path).name for one in post.attachments or ()]
         self.left_out["files"] += len(files)
-        named = [(str(one["user"]), str(one["emoji_name"])) for one in post.get("reactions") or ()]
+        named = [(one.user, one.emoji_name) for one in post.reactions or ()]
         reactions = [(who, shown) for who, name in named if (shown := shown_reaction(name)) is not None]
         self.left_out["reactions"] += len(named) - len(reactions)
         body = "\n".join(filter(None, [text, *(f"[file: {name}]" for name in files)]))
@@ -113,14 +189,14 @@ class MattermostExport:
         authors |= {who for message in written for who, _ in message.reactions}
         members = {name for names in self._members.values() for name in names}
         for name in sorted(self._people.keys() | authors | members):
-            user = self._people.get(name, {})
-            full = " ".join(filter(None, (user.get("first_name"), user.get("last_name"))))
+            user = self._people.get(name, ExportedUser(name))
+            full = " ".join(filter(None, (user.first_name, user.last_name)))
             yield ImportedPerson(
                 key=name,
                 username=name,
-                display_name=str(user.get("nickname") or full or name),
-                about=str(user.get("position") or ""),
-                is_gone=bool(user.get("delete_at")) or name not in self._people,
+                display_name=user.nickname or full or name,
+                about=user.position or "",
+                is_gone=bool(user.delete_at) or name not in self._people,
             )
 
     def chats(self) -> Iterator[ImportedChat]:
@@ -133,14 +209,9 @@ class MattermostExport:
         yield from sorted(self._messages.get(chat.key, ()), key=lambda one: one.at_ms)
 
 
-def _participants(channel: Json) -> list[str]:
-    """Newer versions list the people with what they have read."""
-    return [str(one["username"]) for one in channel.get("participants") or ()]
-
-
 def _lines_of(file: IO[bytes], path: Path) -> Iterator[bytes]:
     while line := file.readline(LINE_BYTES_MAX):
-        if len(line) == LINE_BYTES_MAX:
+        if len(line) >= LINE_BYTES_MAX:
             raise ImportFailed(f"{path} has a line of more than {LINE_BYTES_MAX // MIB} MiB")
         if line.strip():
             yield line
@@ -159,5 +230,6 @@ def _lines(path: Path) -> Iterable[bytes]:
             check_packing(archive.getinfo(names[0]))
             with archive.open(names[0]) as file:
                 yield from _lines_of(file, path)
-    except OSError as error:
-        raise ImportFailed(f"{path} cannot be read: {error.strerror}") from error
+    except UNREADABLE as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ImportFailed(f"{path} cannot be read: {reason}") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ RATIO_FROM_BYTES = 1 * MIB
 OBJECT_CHARS_MAX = 1 * MIB
 READ_CHARS = 64 * KIB
 BETWEEN = " \t\r\n,"
+UNREADABLE = (ValueError, RecursionError, BadZipFile, EOFError, OSError, RuntimeError, zlib.error)
+"""What reading a file of somebody else raises: no JSON, no ZIP, damaged, encrypted."""
 
 Json = dict[str, Any]
 
@@ -54,7 +57,7 @@ class ZippedLists:
         try:
             with self._zip.open(member) as file:
                 yield from _objects(codecs.getreader("utf-8-sig")(file), name)
-        except (ValueError, RecursionError, BadZipFile, OSError, RuntimeError) as error:
+        except UNREADABLE as error:
             raise ImportFailed(f"{name} cannot be read: {error}") from error
 
 

@@ -84,3 +84,14 @@ def test_a_day_takes_as_much_memory_as_its_file(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert read_messages == 100
     assert peak < 3 * len(day)
+
+
+def test_a_file_that_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
+    """A bit that a disk turned is no error of ours."""
+    path = archive(tmp_path / "a.zip", json.dumps([{"text": "x" * 500}]))
+    data = bytearray(path.read_bytes())
+    begin = data.index(b"list.json") + len(b"list.json")
+    data[begin : begin + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    with pytest.raises(ImportFailed, match=r"list\.json cannot be read"):
+        read(path)
