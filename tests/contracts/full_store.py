@@ -193,7 +193,7 @@ class FullStore:
         await store.deliveries.queues.extend(self.group, [hook.webhook_id], 1, 2)
         await store.deliveries.queues.extend(self.direct, [bob], 1, 3, QueueClaim("token", 10**15))
         for number, dlq_id in enumerate(("dlq_1", "dlq_2"), 1):
-            letter = DeadLetter(
+            dead_letter = DeadLetter(
                 dlq_id=dlq_id,
                 chat_id=self.group,
                 sequence=number,
@@ -211,7 +211,7 @@ class FullStore:
                 source_topic="t",
                 history=(DeliveryEvent(1, "failed", "e"),),
             )
-            await store.deliveries.dead_letters.add(letter)
+            await store.deliveries.dead_letters.add(dead_letter)
         event = DeliveryEvent(7, "queued", actor="ann")
         await store.deliveries.dead_letters.queue(Selection(ids=("dlq_2",)), "job_1", event)
         for device_id in ("phone", "tablet"):

@@ -6,7 +6,7 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from parley.core.deliveries import DeadLetter, LetterStatus, Selection
+from parley.core.deliveries import DeadLetter, DeadLetterStatus, Selection
 from parley.core.retry import DeliveryFailure, RetryPolicy
 from parley.delivery import replays
 from parley.delivery.ports import Delivery, DeliveryKind
@@ -14,14 +14,14 @@ from parley.delivery.replays import Replays
 from parley.model import Persisted
 from parley.wire.frames import Entry
 from tests.contracts.engines import Engine
-from tests.contracts.test_dead_letters import ASKED, letter
+from tests.contracts.test_dead_letters import ASKED, dead_letter
 from tests.integration.gateway.test_webhook_channel import ENTRY
 from tests.waiting import eventually
 
 KIND = DeliveryKind(group="delivery", prefix="wh_", topic="messages.outbound")
 CHATS = 10
 AT_ONCE = 20
-PENDING = Selection(status=LetterStatus.PENDING)
+PENDING = Selection(status=DeadLetterStatus.PENDING)
 
 
 class NotingChannel:
@@ -64,12 +64,12 @@ async def test_replay_of_5000_dead_letters_each_once_in_chat_order_run_twice_not
     total, receiver = count_on(engine, request), NotingChannel()
     per_chat = total // CHATS
     async with engine.opened() as store:
-        letters = store.deliveries.dead_letters
-        made = [dead_letter(number, per_chat) for number in range(total)]
+        dead_letters = store.deliveries.dead_letters
+        made = [one_of_all(number, per_chat) for number in range(total)]
         for first in range(0, total, AT_ONCE):
-            await asyncio.gather(*(letters.add(one) for one in made[first : first + AT_ONCE]))
+            await asyncio.gather(*(dead_letters.add(one) for one in made[first : first + AT_ONCE]))
         asked = await asyncio.gather(
-            letters.queue(PENDING, "job_1", ASKED), letters.queue(PENDING, "job_2", ASKED)
+            dead_letters.queue(PENDING, "job_1", ASKED), dead_letters.queue(PENDING, "job_2", ASKED)
         )
         assert sum(asked) == total, "each is queued by one of them"
         worker = Replays(
@@ -85,20 +85,20 @@ async def test_replay_of_5000_dead_letters_each_once_in_chat_order_run_twice_not
         )
         running = asyncio.create_task(worker.run())
         try:
-            assert await letters.queue(Selection(), "job_3", ASKED) == 0
+            assert await dead_letters.queue(Selection(), "job_3", ASKED) == 0
             await eventually(lambda: sum(map(len, receiver.got.values())) >= total, 60)
-            assert await letters.queue(Selection(), "job_4", ASKED) == 0
+            assert await dead_letters.queue(Selection(), "job_4", ASKED) == 0
             await asyncio.sleep(0.5)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
         assert dict(receiver.got) == {f"chat_{n}": list(range(1, per_chat + 1)) for n in range(CHATS)}
-        assert await letters.queued("", 1) == []
-        counted = await letters.count(Selection(status=LetterStatus.REPLAYED))
+        assert await dead_letters.queued("", 1) == []
+        counted = await dead_letters.count(Selection(status=DeadLetterStatus.REPLAYED))
         assert sum(counted.values()) == total
 
 
-def dead_letter(number: int, per_chat: int) -> DeadLetter:
-    """Letters of all chats, in an order that is not that of any chat."""
+def one_of_all(number: int, per_chat: int) -> DeadLetter:
+    """A dead letter of one of the chats, in an order that is not that of any chat."""
     sequence = per_chat - number // CHATS
-    return letter(number, dlq_id=f"dlq_{number:05}", chat_id=f"chat_{number % CHATS}", sequence=sequence)
+    return dead_letter(number, dlq_id=f"dlq_{number:05}", chat_id=f"chat_{number % CHATS}", sequence=sequence)

@@ -156,8 +156,10 @@ class ReceivingEnd(Receiver):
         dead = await self._dead_letters()
         poison = {message_id for message_id, error in dead.items() if error.startswith(POISON)}
         found = check_deliveries(logs, self.deliveries, self.rings, poison)
-        letters = [f"a dead letter: {name}, {error}" for name, error in dead.items() if name not in poison]
-        return [*map(str, found), *left, *letters]
+        dead_letters = [
+            f"a dead letter: {name}, {error}" for name, error in dead.items() if name not in poison
+        ]
+        return [*map(str, found), *left, *dead_letters]
 
     @property
     def _arrived(self) -> int:

@@ -110,6 +110,10 @@ async def test_a_poison_message_among_1000_999_delivered_in_order(tmp_path: Path
             await asyncio.to_thread(server.kill)
     assert receiver.deaths == 2
     assert first_sights(receiver) == [f"{number}" for number in range(1_000) if number != 500]
-    (letter,) = listed.json["records"]
-    assert (letter["error"], letter["sequence"], letter["status"]) == ("poison", 501, "pending")
-    assert [event["action"] for event in letter["history"]] == ["began", "dead_lettered"]
+    (dead_letter,) = listed.json["records"]
+    assert (dead_letter["error"], dead_letter["sequence"], dead_letter["status"]) == (
+        "poison",
+        501,
+        "pending",
+    )
+    assert [event["action"] for event in dead_letter["history"]] == ["began", "dead_lettered"]

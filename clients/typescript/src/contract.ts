@@ -1458,7 +1458,7 @@ export interface DeadLetterJob {
   readonly job_id: string | null;
 }
 
-/** A replay or a discard, and what has become of its letters. */
+/** A replay or a discard, and what has become of its dead letters. */
 export interface DeadLetterJobInfo {
   /** The last job that chose it; empty for none. */
   readonly job_id: string;
@@ -1478,7 +1478,7 @@ export interface DeadLetterJobInfo {
   readonly discarded: number;
 }
 
-/** Replays and discards of which letters are left, the newest first. */
+/** Replays and discards of which dead letters are left, the newest first. */
 export interface DeadLetterJobList {
   /** The newest first. */
   readonly jobs: readonly DeadLetterJobInfo[];

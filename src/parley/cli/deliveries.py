@@ -105,11 +105,11 @@ def list_dead_letters(
     from parley.cli.output import print_json, print_table
     from parley.cli.places import CommandFailed
     from parley.clock import iso
-    from parley.core.deliveries import LetterStatus
+    from parley.core.deliveries import DeadLetterStatus
 
-    if status is not None and status not in list(LetterStatus):
-        raise CommandFailed(f"there is no status {status}; choose of {', '.join(LetterStatus)}")
-    wanted = replace(selection, status=LetterStatus(status) if status else None)
+    if status is not None and status not in list(DeadLetterStatus):
+        raise CommandFailed(f"there is no status {status}; choose of {', '.join(DeadLetterStatus)}")
+    wanted = replace(selection, status=DeadLetterStatus(status) if status else None)
     page = _with_admin(data, config, lambda admin, _: admin.dead_letters(wanted, "", limit))
     if json:
         groups = [{"error": name, "count": count} for name, count in page.counts.items()]
@@ -128,7 +128,7 @@ def list_dead_letters(
 
 
 @dlq.command("show")
-def show_letter(
+def show_dead_letter_command(
     dlq_id: Annotated[str, typer.Argument(metavar="ID", help="The dead letter.")],
     data: Data = None,
     config: ConfigFile = None,
@@ -381,8 +381,8 @@ def _tell(json: bool, result: dict[str, Any], done: str) -> None:
     if json:
         print_json(result)
     elif result["job_id"] is None:
-        print(f"{plural(result['matched'], 'dead letter')} would be {done}")
+        print(f"{plural(result['matched'], 'dead dead_letter')} would be {done}")
         note("Nothing was changed; do it with --apply. For exactly these, whatever comes meanwhile:")
         note(f"--apply --preview {result['token']}")
     else:
-        print(f"{plural(result['matched'], 'dead letter')} {done}  {result['job_id']}")
+        print(f"{plural(result['matched'], 'dead dead_letter')} {done}  {result['job_id']}")

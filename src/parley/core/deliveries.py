@@ -8,7 +8,7 @@ from zlib import crc32
 from msgspec import Struct
 from msgspec.structs import replace
 
-LETTER_DAYS = 30
+DEAD_LETTER_DAYS = 30
 """How long a dead letter is kept after its last change."""
 DEAD_LETTER_SHARDS = 16
 HISTORY_EVENTS_MAX = 20
@@ -50,7 +50,7 @@ class QueueClaim(Struct, frozen=True):
     until_ms: int
 
 
-class LetterStatus(StrEnum):
+class DeadLetterStatus(StrEnum):
     PENDING = "pending"
     REPLAYED = "replayed"
     FAILED = "permanently_failed"
@@ -80,7 +80,7 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     source_topic: str
     source_partition: int = 0
     source_offset: int = 0
-    status: LetterStatus = LetterStatus.PENDING
+    status: DeadLetterStatus = DeadLetterStatus.PENDING
     is_queued: bool = False
     due_ms: int = 0
     crashes: int = 0
@@ -89,7 +89,7 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     history: tuple[DeliveryEvent, ...] = ()
 
 
-class PendingLetter(Struct, frozen=True, kw_only=True):
+class PendingDeadLetter(Struct, frozen=True, kw_only=True):
     """A line of the list of pending dead letters. `since_ms`: when it was written."""
 
     dlq_id: str
@@ -97,7 +97,7 @@ class PendingLetter(Struct, frozen=True, kw_only=True):
     since_ms: int
 
 
-class QueuedLetter(Struct, frozen=True, kw_only=True):
+class QueuedDeadLetter(Struct, frozen=True, kw_only=True):
     """A line of the list of dead letters that wait for their replay, as a job put it there."""
 
     dlq_id: str
@@ -112,17 +112,17 @@ def shard_of(name: str) -> str:
     return str(crc32(name.encode()) % DEAD_LETTER_SHARDS)
 
 
-def pending_line(letter: DeadLetter, now_ms: int) -> PendingLetter:
-    return PendingLetter(dlq_id=letter.dlq_id, error=letter.error, since_ms=now_ms)
+def pending_line(dead_letter: DeadLetter, now_ms: int) -> PendingDeadLetter:
+    return PendingDeadLetter(dlq_id=dead_letter.dlq_id, error=dead_letter.error, since_ms=now_ms)
 
 
-def queue_line(letter: DeadLetter, now_ms: int) -> QueuedLetter:
-    return QueuedLetter(
-        dlq_id=letter.dlq_id,
-        recipient=letter.recipient,
-        chat_id=letter.chat_id,
-        sequence=letter.sequence,
-        job_id=letter.job_id,
+def queue_line(dead_letter: DeadLetter, now_ms: int) -> QueuedDeadLetter:
+    return QueuedDeadLetter(
+        dlq_id=dead_letter.dlq_id,
+        recipient=dead_letter.recipient,
+        chat_id=dead_letter.chat_id,
+        sequence=dead_letter.sequence,
+        job_id=dead_letter.job_id,
         since_ms=now_ms,
     )
 
@@ -133,30 +133,30 @@ def with_events(history: tuple[DeliveryEvent, ...], *events: DeliveryEvent) -> t
     return longer if len(longer) <= HISTORY_EVENTS_MAX else (longer[0], *longer[1 - HISTORY_EVENTS_MAX :])
 
 
-def queued_letter(letter: DeadLetter, job_id: str, event: DeliveryEvent) -> DeadLetter:
+def queued_dead_letter(dead_letter: DeadLetter, job_id: str, event: DeliveryEvent) -> DeadLetter:
     """As it waits for its replay, with new retries."""
     return replace(
-        letter,
+        dead_letter,
         is_queued=True,
         due_ms=0,
         retry_count=0,
         crashes=0,
         job_id=job_id,
-        version=letter.version + 1,
-        history=with_events(letter.history, event),
+        version=dead_letter.version + 1,
+        history=with_events(dead_letter.history, event),
     )
 
 
-def discarded_letter(letter: DeadLetter, job_id: str, event: DeliveryEvent) -> DeadLetter:
+def discarded_dead_letter(dead_letter: DeadLetter, job_id: str, event: DeliveryEvent) -> DeadLetter:
     """As it has failed permanently."""
     return replace(
-        letter,
+        dead_letter,
         is_queued=False,
-        status=LetterStatus.FAILED,
+        status=DeadLetterStatus.FAILED,
         changed_ms=event.at_ms,
         job_id=job_id,
-        version=letter.version + 1,
-        history=with_events(letter.history, event),
+        version=dead_letter.version + 1,
+        history=with_events(dead_letter.history, event),
     )
 
 
@@ -167,7 +167,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     """
 
     ids: tuple[str, ...] | None = None
-    status: LetterStatus | None = None
+    status: DeadLetterStatus | None = None
     is_queued: bool | None = None
     error: str | None = None
     topic: str | None = None
@@ -178,22 +178,22 @@ class Selection(Struct, frozen=True, kw_only=True):
     before_ms: int | None = None
 
 
-def is_selected(letter: DeadLetter, selection: Selection) -> bool:
+def is_selected(dead_letter: DeadLetter, selection: Selection) -> bool:
     same = (
-        (selection.status, letter.status),
-        (selection.is_queued, letter.is_queued),
-        (selection.error, letter.error),
-        (selection.topic, letter.source_topic),
-        (selection.chat_id, letter.chat_id),
-        (selection.recipient, letter.recipient),
-        (selection.job_id, letter.job_id),
+        (selection.status, dead_letter.status),
+        (selection.is_queued, dead_letter.is_queued),
+        (selection.error, dead_letter.error),
+        (selection.topic, dead_letter.source_topic),
+        (selection.chat_id, dead_letter.chat_id),
+        (selection.recipient, dead_letter.recipient),
+        (selection.job_id, dead_letter.job_id),
     )
     after, before = selection.after_ms, selection.before_ms
     return (
         all(wanted is None or wanted == found for wanted, found in same)
-        and (selection.ids is None or letter.dlq_id in selection.ids)
-        and (after is None or letter.dlq_ms >= after)
-        and (before is None or letter.dlq_ms < before)
+        and (selection.ids is None or dead_letter.dlq_id in selection.ids)
+        and (after is None or dead_letter.dlq_ms >= after)
+        and (before is None or dead_letter.dlq_ms < before)
     )
 
 

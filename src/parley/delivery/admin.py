@@ -15,7 +15,14 @@ from parley import ids
 from parley.audit import OperatorCall
 from parley.clock import Clock, iso
 from parley.core.client_address import Network
-from parley.core.deliveries import DeadLetter, DeliveryEvent, DeliveryQueue, LetterStatus, Selection, Webhook
+from parley.core.deliveries import (
+    DeadLetter,
+    DeadLetterStatus,
+    DeliveryEvent,
+    DeliveryQueue,
+    Selection,
+    Webhook,
+)
 from parley.core.recipient_health import RecipientHealth
 from parley.core.retry import DeliveryFailure
 from parley.core.safe_addresses import url_problem
@@ -44,7 +51,7 @@ NO_FEED = BAD_REQUEST.because(
     "a webhook needs a feed of all chats: set kafka.brokers, which a store that nodes share needs for it"
 )
 NOT_A_PREVIEW = BAD_REQUEST.because("token is none of a preview")
-NO_SUCH_LETTER = NOT_FOUND.because("there is no such dead letter; they are kept for 30 days")
+NO_SUCH_DEAD_LETTER = NOT_FOUND.because("there is no such dead letter; they are kept for 30 days")
 NO_SUCH_WEBHOOK = NOT_FOUND.because("there is no such webhook")
 TOO_MANY = BAD_REQUEST.because(f"there are {WEBHOOKS_MAX} webhooks; remove one first")
 
@@ -85,7 +92,7 @@ class PreviewToken(Struct, frozen=True):
 
 
 class Chosen(Struct, frozen=True):
-    """What is replayed or discarded. `only`: no letter but these; None: whatever is selected."""
+    """What is replayed or discarded. `only`: no dead letter but these; None: whatever is selected."""
 
     selection: Selection
     only: frozenset[str] | None
@@ -128,7 +135,7 @@ class DeliveryAdmin:
         return await tallies.tally(self._store.dead_letters, selection)
 
     async def jobs(self) -> list[JobTally]:
-        """Replays and discards of which letters are left, the newest first."""
+        """Replays and discards of which dead letters are left, the newest first."""
         return await tallies.jobs(self._store.dead_letters)
 
     async def pending_count(self) -> int:
@@ -137,7 +144,7 @@ class DeliveryAdmin:
     async def dead_letter(self, dlq_id: str) -> DeadLetter:
         found = await self._store.dead_letters.find(Selection(ids=(dlq_id,)), "", 1)
         if not found:
-            raise Refused(NO_SUCH_LETTER)
+            raise Refused(NO_SUCH_DEAD_LETTER)
         return found[0]
 
     async def content(self, dead_letter: DeadLetter) -> str | None:
@@ -150,14 +157,14 @@ class DeliveryAdmin:
 
     async def matching(self, selection: Selection, action: str) -> int:
         """How many an action would concern."""
-        wanted = replace(selection, status=LetterStatus.PENDING)
+        wanted = replace(selection, status=DeadLetterStatus.PENDING)
         if action == REPLAY:
             wanted = replace(wanted, is_queued=False)
-        is_other = selection.status not in (None, LetterStatus.PENDING)
+        is_other = selection.status not in (None, DeadLetterStatus.PENDING)
         return 0 if is_other else sum((await self._store.dead_letters.count(wanted)).values())
 
     async def preview(self, selection: Selection) -> Preview:
-        """Which letters match now. With its token these are replayed or discarded, and no newer one."""
+        """Which dead letters match now. With its token these are replayed or discarded, and no newer one."""
         now_ms = self._clock()
         fixed = _before(selection, now_ms)
         found = await self._store.dead_letters.snapshot(fixed)
@@ -166,7 +173,7 @@ class DeliveryAdmin:
         return Preview(found.pending, token, now_ms, found.chats, found.oldest_ms)
 
     async def previewed(self, token: str) -> Chosen:
-        """What a preview showed. Refused if other letters match now: one that was written late, say."""
+        """What a preview showed. Refused if other dead letters match now: one that was written late, say."""
         try:
             wanted = msgspec.json.decode(base64.urlsafe_b64decode(token.encode()), type=PreviewToken)
         except (ValueError, msgspec.DecodeError) as error:
@@ -206,7 +213,7 @@ class DeliveryAdmin:
         if not everything:
             raise Refused(NOT_FOUND.because("there is no such job, or nothing is left of it"))
         waiting = await count(Selection(job_id=job_id, is_queued=True))
-        replayed = await count(Selection(job_id=job_id, status=LetterStatus.REPLAYED))
+        replayed = await count(Selection(job_id=job_id, status=DeadLetterStatus.REPLAYED))
         return ReplayProgress(waiting, replayed, everything - waiting - replayed)
 
     # Webhooks
@@ -294,8 +301,8 @@ class DeliveryAdmin:
 
 
 def _before(selection: Selection, now_ms: int) -> Selection:
-    """Of letters of any status: what becomes of one meanwhile does not make it another."""
-    if selection.status not in (None, LetterStatus.PENDING):
+    """Of dead letters of any status: what becomes of one meanwhile does not make it another."""
+    if selection.status not in (None, DeadLetterStatus.PENDING):
         return Selection(ids=())
     before_ms = now_ms if selection.before_ms is None else min(selection.before_ms, now_ms)
     return replace(selection, status=None, before_ms=before_ms)

@@ -12,7 +12,7 @@ import structlog
 from msgspec.structs import replace
 
 from parley.clock import Clock
-from parley.core.deliveries import DeadLetter, DeliveryEvent, LetterStatus, with_events
+from parley.core.deliveries import DeadLetter, DeadLetterStatus, DeliveryEvent, with_events
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.attempts import Attempts, begun, poison, without_begun
 from parley.delivery.ports import Channel, DeliveryKind, Source
@@ -22,13 +22,13 @@ from parley.telemetry import Metrics
 
 REPLAYS_PER_SECOND_MAX = 200
 QUEUES_AT_ONCE_MAX = 8
-"""Recipients and chats whose letters are replayed at the same time."""
+"""Recipients and chats whose dead letters are replayed at the same time."""
 DEAD_LETTERS_PER_ROUND = 50
 """Of each recipient and chat."""
 LOOK_SECONDS = 1.0
 """How soon a replay begins that a command asked for."""
 DEATHS_MAX = 2
-"""Processes that died over a letter, beside the first, of which nobody knows what it died over."""
+"""Processes that died over a dead letter, beside the first, of which nobody knows what it died over."""
 DELIVERED = "replayed"
 GONE = DeliveryFailure(Fault.MALFORMED, "the message is not in the log any more")
 NOBODY = DeliveryFailure(
@@ -41,8 +41,8 @@ log = structlog.get_logger("parley.delivery")
 class Replays:
     """Delivers queued dead letters: in the order of each chat, throttled, each marked when it has arrived.
 
-    One process of a cluster does it at a time. `holder` names it. A letter that may have killed the process
-    before this one is noted before it is tried. If more die over it, it is pending again, as poison.
+    One process of a cluster does it at a time. `holder` names it. A dead letter that may have killed the
+    process before this one is noted before it is tried. If more die over it, it is pending again, as poison.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Replays:
             except StoreError as error:
                 log.warning("dead letters cannot be read", error=str(error))
                 is_more = False
-            except Exception as error:  # a fault of one letter must not end the replays of all
+            except Exception as error:  # a fault of one dead letter must not end the replays of all
                 log.error("a replay failed", exc_info=error)
                 is_more = False
             if not is_more:
@@ -127,7 +127,7 @@ class Replays:
         await asyncio.sleep(self._free_at - now)
 
     async def _replay_suspect(self, dead_letter: DeadLetter) -> bool:
-        """A letter that is known to kill, or was in front when another process ended.
+        """A dead letter that is known to kill, or was in front when another process ended.
 
         The first time several may be tried at once; those that were when that process died too, one by one.
         """
@@ -151,7 +151,7 @@ class Replays:
             self._metrics.delivery_outcomes.labels("replayed").inc()
             arrived = replace(
                 dead_letter,
-                status=LetterStatus.REPLAYED,
+                status=DeadLetterStatus.REPLAYED,
                 is_queued=False,
                 last_attempt_ms=now_ms,
                 changed_ms=now_ms,

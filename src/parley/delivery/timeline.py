@@ -14,7 +14,7 @@ from parley.delivery.tallies import DISCARD, REPLAY
 from parley.model import StepName
 from parley.records.deliveries import DeliveryRecords
 
-LETTERS_PER_READ = 100
+DEAD_LETTERS_PER_READ = 100
 QUEUES_LOOKED_AT_MAX = 1_000
 FOREVER_MS = 1 << 62
 NAMES = {
@@ -36,21 +36,21 @@ class DeliverySteps:
         self._kinds = kinds
 
     async def steps(self, message: ExplainedMessage, user_ids: Sequence[str]) -> list[Step]:
-        return [*await self._of_letters(message), *await self._of_queues(message)]
+        return [*await self._of_dead_letters(message), *await self._of_queues(message)]
 
-    async def _of_letters(self, message: ExplainedMessage) -> list[Step]:
-        """Letters sort by the times of their messages, so those of one message are next to each other."""
+    async def _of_dead_letters(self, message: ExplainedMessage) -> list[Step]:
+        """They sort by the times of their messages, so those of one message are next to each other."""
         first = ids.DEAD_LETTER + ids.ulid(message.created_ms, 0)
         before = ids.DEAD_LETTER + ids.ulid(message.created_ms + 1, 0)
         found: list[Step] = []
         while True:
             dead_letters = await self._store.dead_letters.find(
-                Selection(chat_id=message.chat_id), before, LETTERS_PER_READ
+                Selection(chat_id=message.chat_id), before, DEAD_LETTERS_PER_READ
             )
             for dead_letter in dead_letters:
                 if dead_letter.sequence == message.sequence:
                     found += _steps(dead_letter.recipient, dead_letter.history)
-            if len(dead_letters) < LETTERS_PER_READ or dead_letters[-1].dlq_id < first:
+            if len(dead_letters) < DEAD_LETTERS_PER_READ or dead_letters[-1].dlq_id < first:
                 return found
             before = dead_letters[-1].dlq_id
 

@@ -8,7 +8,7 @@ import structlog
 
 from parley import ids
 from parley.clock import MS_PER_DAY, Clock, iso
-from parley.core.deliveries import LETTER_DAYS, LetterStatus, Selection
+from parley.core.deliveries import DEAD_LETTER_DAYS, DeadLetterStatus, Selection
 from parley.errors import StoreError
 from parley.model import AuditRecord
 from parley.records.audit import AuditLog
@@ -44,7 +44,7 @@ class DeadLetterUpkeep:
         try:
             while True:
                 try:
-                    counts = await self._dead_letters.count(Selection(status=LetterStatus.PENDING))
+                    counts = await self._dead_letters.count(Selection(status=DeadLetterStatus.PENDING))
                     self._metrics.dlq_size.set(sum(counts.values()))
                 except StoreError as error:
                     log.warning("dead letters cannot be counted", error=str(error))
@@ -63,7 +63,7 @@ class DeadLetterUpkeep:
     async def expire(self) -> int:
         """Delete dead letters whose status was set 30 days ago; the audit log says how many."""
         now_ms = self._clock()
-        expired = await self._dead_letters.expire(now_ms - LETTER_DAYS * MS_PER_DAY)
+        expired = await self._dead_letters.expire(now_ms - DEAD_LETTER_DAYS * MS_PER_DAY)
         if expired:
             record = AuditRecord(
                 audit_id=self._ids.next(ids.AUDIT, now_ms),
@@ -71,7 +71,7 @@ class DeadLetterUpkeep:
                 actor=SERVER,
                 action="dlq.expire",
                 target_id="",
-                detail=f"{expired} after {LETTER_DAYS} days",
+                detail=f"{expired} after {DEAD_LETTER_DAYS} days",
                 outcome="done",
             )
             await self._audit.record(record)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from parley.clock import MS_PER_DAY
-from parley.core.deliveries import LETTER_DAYS, DeadLetter
+from parley.core.deliveries import DEAD_LETTER_DAYS, DeadLetter
 from parley.core.log_hash import after_entry, after_void, empty_log
 from parley.core.push_devices import OUTCOME_DAYS, PushOutcome
 from parley.model import StoredEntry
@@ -53,7 +53,7 @@ def counts_as_content(record: Record, now_ms: int) -> bool:
         case PushOutcome(at_ms=at_ms):
             return now_ms - at_ms < (OUTCOME_DAYS - 1) * MS_PER_DAY
         case DeadLetter(is_queued=is_queued, changed_ms=changed_ms):
-            return is_queued or now_ms - changed_ms < (LETTER_DAYS - 1) * MS_PER_DAY
+            return is_queued or now_ms - changed_ms < (DEAD_LETTER_DAYS - 1) * MS_PER_DAY
         case _:
             table = TABLE_OF.get(type(record))
             expires_ms = table.expires_ms if table is not None else None

@@ -1,8 +1,8 @@
 """Messages that could not be delivered, until they expire.
 
-Letters are in shards by a hash of their id. Beside them there are two lists, so that nobody looks through all
-for some: those that are pending, and those that wait for their replay, by recipient, chat and sequence. A
-letter is on a list before it says so itself, and stays there until it says something else: what a crash
+They are in shards by a hash of their id. There are also two lists, so that nobody looks through all for
+some: those that are pending, and those that wait for their replay, by recipient, chat and sequence. A
+dead letter is on a list before it says so itself, and stays there until it says something else: what a crash
 leaves is a line too many, never one too few. Who meets such a line removes it when it is old.
 """
 
@@ -22,34 +22,34 @@ from parley.concurrency import map_concurrently
 from parley.core.deliveries import (
     DEAD_LETTER_SHARDS,
     DeadLetter,
+    DeadLetterStatus,
     DeliveryEvent,
-    LetterStatus,
-    PendingLetter,
-    QueuedLetter,
+    PendingDeadLetter,
+    QueuedDeadLetter,
     Selection,
-    discarded_letter,
+    discarded_dead_letter,
     is_selected,
     pending_line,
     queue_line,
-    queued_letter,
+    queued_dead_letter,
     shard_of,
 )
 from parley.store.ports import Records
 from parley.store.tables import (
     DEAD_LETTERS,
-    PENDING_LETTERS,
-    QUEUED_LETTERS,
+    PENDING_DEAD_LETTERS,
+    QUEUED_DEAD_LETTERS,
     Key,
     PutRecord,
     RemoveRecord,
 )
 
 NOTE_MS = 10 * 60_000
-"""A line that is older, and says something else than its letter, was left by a process that died."""
+"""A line that is older, and says something else than its dead letter, was left by a process that died."""
 PAGE = 200
 SHARDS_AT_ONCE_MAX = 8
 WRITES_AT_ONCE_MAX = 16
-PENDING_ONLY = Selection(status=LetterStatus.PENDING)
+PENDING_ONLY = Selection(status=DeadLetterStatus.PENDING)
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ Change = Callable[[DeadLetter], DeadLetter]
 
 
 class Snapshot(Struct, frozen=True):
-    """Which letters were selected at a time. `pending`: how many of them could be replayed or discarded."""
+    """Which dead letters were selected at a time. `pending`: how many could be replayed or discarded."""
 
     ids: frozenset[str] = frozenset()
     pending: int = 0
@@ -66,7 +66,7 @@ class Snapshot(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """The same for the same letters, whatever has become of them."""
+        """The same for the same dead letters, whatever has become of them."""
         return sha256("\n".join(sorted(self.ids)).encode()).hexdigest()
 
 
@@ -75,14 +75,16 @@ class DeadLetters:
         self._records = records
         self._clock = clock
 
-    async def add(self, letter: DeadLetter) -> bool:
+    async def add(self, dead_letter: DeadLetter) -> bool:
         """Durable before it returns. False, and nothing changes, if its id is known."""
-        await self._records.commit(PENDING_LETTERS, [PutRecord(pending_line(letter, self._clock()))])
-        if await self._records.commit(DEAD_LETTERS, [PutRecord(letter, before=None)]):
+        await self._records.commit(
+            PENDING_DEAD_LETTERS, [PutRecord(pending_line(dead_letter, self._clock()))]
+        )
+        if await self._records.commit(DEAD_LETTERS, [PutRecord(dead_letter, before=None)]):
             return True
-        known = await self._get([letter.dlq_id])
-        if not any(one.status is LetterStatus.PENDING for one in known):
-            await self._no_longer_pending(letter)
+        known = await self._get([dead_letter.dlq_id])
+        if not any(one.status is DeadLetterStatus.PENDING for one in known):
+            await self._no_longer_pending(dead_letter)
         return False
 
     async def find(self, selection: Selection, before_id: str, limit: int) -> list[DeadLetter]:
@@ -90,8 +92,8 @@ class DeadLetters:
 
         async def look(shard: int) -> list[DeadLetter]:
             found: list[DeadLetter] = []
-            async for letters in self._pages(shard, selection, before_id):
-                found += letters
+            async for dead_letters in self._pages(shard, selection, before_id):
+                found += dead_letters
                 if len(found) >= limit:
                     break
             return found
@@ -100,7 +102,7 @@ class DeadLetters:
             found = [one for one in await self._by_ids(selection) if not before_id or one.dlq_id < before_id]
         else:
             found = await self._in_shards(look)
-        return sorted(found, key=lambda letter: letter.dlq_id, reverse=True)[:limit]
+        return sorted(found, key=lambda dead_letter: dead_letter.dlq_id, reverse=True)[:limit]
 
     async def count(self, selection: Selection) -> dict[str, int]:
         """How many are selected, by error. Of those that are pending alone, by their list."""
@@ -108,37 +110,39 @@ class DeadLetters:
         async def errors(shard: int) -> list[str]:
             if selection == PENDING_ONLY:
                 return [line.error async for lines in self._pending(shard) for line in lines]
-            return [one.error async for letters in self._pages(shard, selection) for one in letters]
+            return [one.error async for dead_letters in self._pages(shard, selection) for one in dead_letters]
 
         if selection.ids is not None:
-            return dict(Counter(letter.error for letter in await self._by_ids(selection)))
+            return dict(Counter(dead_letter.error for dead_letter in await self._by_ids(selection)))
         return dict(Counter(await self._in_shards(errors)))
 
     async def snapshot(self, selection: Selection) -> Snapshot:
-        """Which letters are selected now."""
+        """Which dead letters are selected now."""
 
         async def look(shard: int) -> list[DeadLetter]:
-            return [one async for letters in self._pages(shard, selection) for one in letters]
+            return [one async for dead_letters in self._pages(shard, selection) for one in dead_letters]
 
         if selection.ids is not None:
-            letters = await self._by_ids(selection)
+            dead_letters = await self._by_ids(selection)
         else:
-            letters = await self._in_shards(look)
-        pending = [letter for letter in letters if letter.status is LetterStatus.PENDING]
+            dead_letters = await self._in_shards(look)
+        pending = [
+            dead_letter for dead_letter in dead_letters if dead_letter.status is DeadLetterStatus.PENDING
+        ]
         return Snapshot(
-            frozenset(letter.dlq_id for letter in letters),
+            frozenset(dead_letter.dlq_id for dead_letter in dead_letters),
             len(pending),
-            len({letter.chat_id for letter in pending}),
-            min((letter.dlq_ms for letter in pending), default=None),
+            len({dead_letter.chat_id for dead_letter in pending}),
+            min((dead_letter.dlq_ms for dead_letter in pending), default=None),
         )
 
     async def visit(self, selection: Selection, note: Callable[[DeadLetter], None]) -> None:
         """Call it with each that is selected, in no order."""
 
         async def look(shard: int) -> list[None]:
-            async for letters in self._pages(shard, selection):
-                for letter in letters:
-                    note(letter)
+            async for dead_letters in self._pages(shard, selection):
+                for dead_letter in dead_letters:
+                    note(dead_letter)
             return []
 
         await self._in_shards(look)
@@ -150,12 +154,12 @@ class DeadLetters:
 
         Durable before it returns; returns how many. `event` is added to their history, which keeps its first
         event and the latest ones, `HISTORY_EVENTS_MAX` in all. If it fails, some may be queued: those of a
-        chat that come first. It may be repeated, and queues each once at most. `only`: no letter but these.
+        chat that come first. It may be repeated, and queues each once at most. `only`: none but these.
         """
         return await self._change(
             selection,
-            lambda letter: not letter.is_queued and (only is None or letter.dlq_id in only),
-            lambda letter: queued_letter(letter, job_id, event),
+            lambda dead_letter: not dead_letter.is_queued and (only is None or dead_letter.dlq_id in only),
+            lambda dead_letter: queued_dead_letter(dead_letter, job_id, event),
         )
 
     async def discard(
@@ -164,12 +168,12 @@ class DeadLetters:
         """Those selected that are pending have failed permanently, also if they were queued. As `queue`."""
         return await self._change(
             selection,
-            lambda letter: only is None or letter.dlq_id in only,
-            lambda letter: discarded_letter(letter, job_id, event),
+            lambda dead_letter: only is None or dead_letter.dlq_id in only,
+            lambda dead_letter: discarded_dead_letter(dead_letter, job_id, event),
         )
 
     async def queued(self, prefix: str, limit: int) -> list[DeadLetter]:
-        """The first `limit` queued letters of each recipient and chat, by recipient, chat and sequence.
+        """The first `limit` queued dead letters of each recipient and chat, by recipient, chat and sequence.
 
         Only of recipients whose id begins with the prefix.
         """
@@ -178,45 +182,47 @@ class DeadLetters:
             lines = [line async for line in self._queue(shard, prefix)]
             queues = groupby(lines, key=lambda line: (line.recipient, line.chat_id))
             fronts = [line for _, queue in queues for line in list(queue)[:limit]]
-            letters = {one.dlq_id: one for one in await self._get([line.dlq_id for line in fronts])}
+            dead_letters = {one.dlq_id: one for one in await self._get([line.dlq_id for line in fronts])}
             found = []
             for line in fronts:
-                letter = letters.get(line.dlq_id)
-                if letter is not None and letter.is_queued:
-                    found.append(letter)
+                dead_letter = dead_letters.get(line.dlq_id)
+                if dead_letter is not None and dead_letter.is_queued:
+                    found.append(dead_letter)
                 elif line.since_ms < self._clock() - NOTE_MS:
                     await self._records.commit(
-                        QUEUED_LETTERS, [RemoveRecord(QUEUED_LETTERS.key(line), before=line)]
+                        QUEUED_DEAD_LETTERS, [RemoveRecord(QUEUED_DEAD_LETTERS.key(line), before=line)]
                     )
             return found
 
         found = await self._in_shards(look)
-        return sorted(found, key=lambda letter: (letter.recipient, letter.chat_id, letter.sequence))
+        return sorted(
+            found, key=lambda dead_letter: (dead_letter.recipient, dead_letter.chat_id, dead_letter.sequence)
+        )
 
-    async def settle(self, letter: DeadLetter) -> bool:
-        """Replace a letter, durable before it returns.
+    async def settle(self, dead_letter: DeadLetter) -> bool:
+        """Replace a dead letter, durable before it returns.
 
-        False, and nothing is written, unless the stored version is the letter's: somebody was faster.
+        False, and nothing is written, unless the stored version is the dead letter's: somebody was faster.
         """
-        found = await self._get([letter.dlq_id])
-        if not found or found[0].version != letter.version:
+        found = await self._get([dead_letter.dlq_id])
+        if not found or found[0].version != dead_letter.version:
             return False
-        return await self._write(found[0], replace(letter, version=letter.version + 1))
+        return await self._write(found[0], replace(dead_letter, version=dead_letter.version + 1))
 
     async def expire(self, before_ms: int) -> int:
         """Delete what has not changed since then and is not queued; returns how many."""
 
-        async def expire_one(letter: DeadLetter) -> bool:
-            gone = RemoveRecord(DEAD_LETTERS.key(letter), before=letter)
+        async def expire_one(dead_letter: DeadLetter) -> bool:
+            gone = RemoveRecord(DEAD_LETTERS.key(dead_letter), before=dead_letter)
             if not await self._records.commit(DEAD_LETTERS, [gone]):
                 return False  # something has happened to it since it was read
-            await self._no_longer_pending(letter)
+            await self._no_longer_pending(dead_letter)
             return True
 
         gone = 0
         for shard in range(DEAD_LETTER_SHARDS):
-            async for letters in self._pages(shard, Selection(is_queued=False)):
-                old = [letter for letter in letters if letter.changed_ms < before_ms]
+            async for dead_letters in self._pages(shard, Selection(is_queued=False)):
+                old = [dead_letter for dead_letter in dead_letters if dead_letter.changed_ms < before_ms]
                 gone += sum(await map_concurrently(expire_one, old, WRITES_AT_ONCE_MAX))
             await self._forget_lines(shard)
         return gone
@@ -227,53 +233,53 @@ class DeadLetters:
         self, selection: Selection, concerns: Callable[[DeadLetter], bool], change: Change
     ) -> int:
         """In the order of each chat, several recipients and chats at once."""
-        if selection.status not in (None, LetterStatus.PENDING):
+        if selection.status not in (None, DeadLetterStatus.PENDING):
             return 0
-        wanted = replace(selection, status=LetterStatus.PENDING)
+        wanted = replace(selection, status=DeadLetterStatus.PENDING)
         if wanted.ids is not None:
-            letters = await self._by_ids(wanted)
+            dead_letters = await self._by_ids(wanted)
         else:
-            letters = await self._in_shards(lambda shard: _all(self._pages(shard, wanted)))
-        letters = sorted(
-            filter(concerns, letters), key=lambda one: (one.recipient, one.chat_id, one.sequence)
+            dead_letters = await self._in_shards(lambda shard: _all(self._pages(shard, wanted)))
+        dead_letters = sorted(
+            filter(concerns, dead_letters), key=lambda one: (one.recipient, one.chat_id, one.sequence)
         )
 
         async def change_queue(queue: list[DeadLetter]) -> int:
-            return sum([await self._write(letter, change(letter)) for letter in queue])
+            return sum([await self._write(dead_letter, change(dead_letter)) for dead_letter in queue])
 
-        queues = groupby(letters, key=lambda letter: (letter.recipient, letter.chat_id))
+        queues = groupby(dead_letters, key=lambda dead_letter: (dead_letter.recipient, dead_letter.chat_id))
         return sum(
             await map_concurrently(change_queue, [list(queue) for _, queue in queues], WRITES_AT_ONCE_MAX)
         )
 
     async def _write(self, before: DeadLetter, after: DeadLetter) -> bool:
-        place = QUEUED_LETTERS.key(queue_line(before, 0))
-        (waited,) = await self._records.get(QUEUED_LETTERS, [place])
+        place = QUEUED_DEAD_LETTERS.key(queue_line(before, 0))
+        (waited,) = await self._records.get(QUEUED_DEAD_LETTERS, [place])
         if after.is_queued and not before.is_queued:
-            await self._records.commit(QUEUED_LETTERS, [PutRecord(queue_line(after, self._clock()))])
+            await self._records.commit(QUEUED_DEAD_LETTERS, [PutRecord(queue_line(after, self._clock()))])
         if not await self._records.commit(DEAD_LETTERS, [PutRecord(after, before=before)]):
             return False
         if waited is not None and not after.is_queued:  # unless it has been queued again by now
-            await self._records.commit(QUEUED_LETTERS, [RemoveRecord(place, before=waited)])
-        if after.status is not LetterStatus.PENDING:
+            await self._records.commit(QUEUED_DEAD_LETTERS, [RemoveRecord(place, before=waited)])
+        if after.status is not DeadLetterStatus.PENDING:
             await self._no_longer_pending(after)
         return True
 
-    async def _no_longer_pending(self, letter: DeadLetter) -> None:
-        """For good: no letter becomes pending again."""
-        key = PENDING_LETTERS.key(pending_line(letter, 0))
-        await self._records.commit(PENDING_LETTERS, [RemoveRecord(key)])
+    async def _no_longer_pending(self, dead_letter: DeadLetter) -> None:
+        """For good: no dead letter becomes pending again."""
+        key = PENDING_DEAD_LETTERS.key(pending_line(dead_letter, 0))
+        await self._records.commit(PENDING_DEAD_LETTERS, [RemoveRecord(key)])
 
     async def _forget_lines(self, shard: int) -> None:
-        """Those of letters that never were, or are pending no more."""
+        """Those of dead letters that never were, or are pending no more."""
         async for lines in self._pending(shard):
             old = [line for line in lines if line.since_ms < self._clock() - NOTE_MS]
-            letters = {one.dlq_id: one for one in await self._get([line.dlq_id for line in old])}
+            dead_letters = {one.dlq_id: one for one in await self._get([line.dlq_id for line in old])}
             for line in old:
-                letter = letters.get(line.dlq_id)
-                if letter is None or letter.status is not LetterStatus.PENDING:
-                    gone = RemoveRecord(PENDING_LETTERS.key(line), before=line)
-                    await self._records.commit(PENDING_LETTERS, [gone])
+                dead_letter = dead_letters.get(line.dlq_id)
+                if dead_letter is None or dead_letter.status is not DeadLetterStatus.PENDING:
+                    gone = RemoveRecord(PENDING_DEAD_LETTERS.key(line), before=line)
+                    await self._records.commit(PENDING_DEAD_LETTERS, [gone])
 
     # Reading
 
@@ -291,29 +297,29 @@ class DeadLetters:
     async def _pages(
         self, shard: int, selection: Selection, before_id: str = ""
     ) -> AsyncIterator[list[DeadLetter]]:
-        """The selected letters of a shard, the highest id first; pending ones by their list."""
-        if selection.status is LetterStatus.PENDING:
+        """The selected dead letters of a shard, the highest id first; pending ones by their list."""
+        if selection.status is DeadLetterStatus.PENDING:
             async for lines in self._pending(shard, before_id):
-                letters = await self._get(line.dlq_id for line in lines)
-                yield [letter for letter in letters if is_selected(letter, selection)]
+                dead_letters = await self._get(line.dlq_id for line in lines)
+                yield [dead_letter for dead_letter in dead_letters if is_selected(dead_letter, selection)]
             return
-        while letters := await self._records.page(DEAD_LETTERS, str(shard), before_id, PAGE, True):
-            yield [letter for letter in letters if is_selected(letter, selection)]
-            before_id = letters[-1].dlq_id
+        while dead_letters := await self._records.page(DEAD_LETTERS, str(shard), before_id, PAGE, True):
+            yield [dead_letter for dead_letter in dead_letters if is_selected(dead_letter, selection)]
+            before_id = dead_letters[-1].dlq_id
 
-    async def _pending(self, shard: int, before_id: str = "") -> AsyncIterator[list[PendingLetter]]:
-        while lines := await self._records.page(PENDING_LETTERS, str(shard), before_id, PAGE, True):
+    async def _pending(self, shard: int, before_id: str = "") -> AsyncIterator[list[PendingDeadLetter]]:
+        while lines := await self._records.page(PENDING_DEAD_LETTERS, str(shard), before_id, PAGE, True):
             yield lines
             before_id = lines[-1].dlq_id
 
-    async def _queue(self, shard: int, prefix: str) -> AsyncIterator[QueuedLetter]:
+    async def _queue(self, shard: int, prefix: str) -> AsyncIterator[QueuedDeadLetter]:
         after = prefix
-        while lines := await self._records.page(QUEUED_LETTERS, str(shard), after, PAGE):
+        while lines := await self._records.page(QUEUED_DEAD_LETTERS, str(shard), after, PAGE):
             for line in lines:
                 if not line.recipient.startswith(prefix):
                     return
                 yield line
-            after = QUEUED_LETTERS.key(lines[-1])[1]
+            after = QUEUED_DEAD_LETTERS.key(lines[-1])[1]
 
 
 async def _all(pages: AsyncIterator[list[T]]) -> list[T]:

@@ -13,7 +13,7 @@ import msgspec
 
 from parley.clock import from_iso
 from parley.core.attachments import line_of
-from parley.core.deliveries import LetterStatus, pending_line, queue_line
+from parley.core.deliveries import DeadLetterStatus, pending_line, queue_line
 from parley.core.marks import THE_CHAT, MessageMark
 from parley.core.push_devices import GIVEN, RungThrough
 from parley.model import (
@@ -49,12 +49,12 @@ from parley.store.tables import (
     LOG_HASHES,
     MESSAGE_MARKS,
     OPERATORS,
-    PENDING_LETTERS,
+    PENDING_DEAD_LETTERS,
     PEOPLE,
     PUSH_DEVICES,
     PUSH_OUTCOMES,
     PUSH_RUNG,
-    QUEUED_LETTERS,
+    QUEUED_DEAD_LETTERS,
     REPORTS,
     SERVER_KEYS,
     SESSIONS,
@@ -195,7 +195,7 @@ class OldRows:
                 yield ATTACHMENTS, file
                 yield from ((ATTACHMENT_LINES, line_of(at, file, file.since_ms)) for at in file.lists)
             case "dead_letters":
-                yield from _letter(row)
+                yield from _dead_letter(row)
             case "push_outcomes":
                 yield from self._outcome(row)
             case "message_marks":
@@ -255,14 +255,14 @@ def _person(row: Columns) -> Found:
         yield OPERATORS, Operator(user_id=user.user_id)
 
 
-def _letter(row: Columns) -> Found:
+def _dead_letter(row: Columns) -> Found:
     """The dead letter, and the lists that it is on."""
-    letter = record_of(DEAD_LETTERS.kind, row)
-    yield DEAD_LETTERS, letter
-    if letter.status is LetterStatus.PENDING:
-        yield PENDING_LETTERS, pending_line(letter, letter.changed_ms)
-    if letter.is_queued:
-        yield QUEUED_LETTERS, queue_line(letter, letter.changed_ms)
+    dead_letter = record_of(DEAD_LETTERS.kind, row)
+    yield DEAD_LETTERS, dead_letter
+    if dead_letter.status is DeadLetterStatus.PENDING:
+        yield PENDING_DEAD_LETTERS, pending_line(dead_letter, dead_letter.changed_ms)
+    if dead_letter.is_queued:
+        yield QUEUED_DEAD_LETTERS, queue_line(dead_letter, dead_letter.changed_ms)
 
 
 def _said_by(user_id: str, said: Iterable[Columns] | str) -> Found:

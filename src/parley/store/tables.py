@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from parley.clock import MS_PER_DAY, iso
 from parley.core.attachments import Attachment, AttachmentLine
-from parley.core.deliveries import DeadLetter, PendingLetter, QueuedLetter, Webhook, shard_of
+from parley.core.deliveries import DeadLetter, PendingDeadLetter, QueuedDeadLetter, Webhook, shard_of
 from parley.core.log_hash import StoredHash
 from parley.core.marks import AmendmentNote, MessageMark
 from parley.core.push_devices import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
@@ -390,15 +390,15 @@ DEAD_LETTERS = RecordTable(
     lambda one: (shard_of(one.dlq_id), one.dlq_id),
     says="what could not be delivered, in shards by a hash of the id",
 )
-PENDING_LETTERS = RecordTable(
+PENDING_DEAD_LETTERS = RecordTable(
     "pending_letters",
-    PendingLetter,
+    PendingDeadLetter,
     lambda one: (shard_of(one.dlq_id), one.dlq_id),
     says="which dead letters are pending",
 )
-QUEUED_LETTERS = RecordTable(
+QUEUED_DEAD_LETTERS = RecordTable(
     "queued_letters",
-    QueuedLetter,
+    QueuedDeadLetter,
     lambda one: (
         shard_of(f"{one.recipient}{PART_SEPARATOR}{one.chat_id}"),
         PART_SEPARATOR.join((one.recipient, one.chat_id, ordered(one.sequence), one.dlq_id)),
@@ -505,8 +505,8 @@ TABLES: tuple[RecordTable[Any], ...] = (
     ATTACHMENTS,
     ATTACHMENT_LINES,
     DEAD_LETTERS,
-    PENDING_LETTERS,
-    QUEUED_LETTERS,
+    PENDING_DEAD_LETTERS,
+    QUEUED_DEAD_LETTERS,
     PUSH_DEVICES,
     PUSH_OUTCOMES,
     PUSH_RUNG,

@@ -217,7 +217,7 @@ class DeadLetterSummary(Struct):
 
 
 class DeadLetterJobInfo(Struct):
-    """A replay or a discard, and what has become of its letters."""
+    """A replay or a discard, and what has become of its dead letters."""
 
     job_id: str
     action: str
@@ -230,7 +230,7 @@ class DeadLetterJobInfo(Struct):
 
 
 class DeadLetterJobList(Struct):
-    """Replays and discards of which letters are left, the newest first."""
+    """Replays and discards of which dead letters are left, the newest first."""
 
     jobs: list[DeadLetterJobInfo]
 

@@ -17,7 +17,7 @@ from parley.config import KafkaConfig
 from parley.core.deliveries import DeliveryQueue
 from parley.errors import StoreUnavailable
 from tests.contracts.buses import fresh_topics
-from tests.contracts.test_dead_letters import letter
+from tests.contracts.test_dead_letters import dead_letter
 from tests.integration.bus.topics import producer_of
 from tests.waiting import deadline, eventually
 
@@ -142,7 +142,7 @@ async def test_a_dead_letter_is_told_in_the_agreed_form() -> None:
     """For consumers that are not Parley's; its fields are in the unit test of the record."""
     kafka = await fresh_topics(partitions=1)
     async with topics_on(kafka) as topics:
-        await topics.tell_dead(letter(3), "hello")
+        await topics.tell_dead(dead_letter(3), "hello")
     (record,) = await records_on(kafka, DLQ.name_in(kafka))
     names = await topic_states(kafka, [str(record["source_topic"])])
     assert [state.name for state in names] == [PERSISTED.name_in(kafka)], "the topic that it names exists"
@@ -154,7 +154,7 @@ async def test_without_a_broker_deliveries_go_on() -> None:
     nobody = KafkaConfig(brokers=["127.0.0.1:9"])
     async with topics_on(nobody) as topics, deadline(20):
         await topics.tell_retry(queue("a", 0))
-        await topics.tell_dead(letter(1), "")
+        await topics.tell_dead(dead_letter(1), "")
 
 
 async def records_on(kafka: KafkaConfig, topic: str) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ import pytest
 from parley.core.deliveries import DeadLetter, pending_line
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite.record_rows import load
-from parley.store.tables import DEAD_LETTERS, PENDING_LETTERS
+from parley.store.tables import DEAD_LETTERS, PENDING_DEAD_LETTERS
 from tests.integration.cli.running import parley, succeed
 from tests.integration.cli.stores import one
 
@@ -19,7 +19,7 @@ STATUS = "SELECT record ->> 'status' FROM records WHERE kind = 'dead_letters' AN
 
 def put_letters(data: Path, *errors: str) -> None:
     """Dead letters of the server's, one for each error."""
-    letters = [
+    dead_letters = [
         DeadLetter(
             dlq_id=f"dlq_{number}",
             chat_id="chat_x",
@@ -41,8 +41,8 @@ def put_letters(data: Path, *errors: str) -> None:
         for number, error in enumerate(errors, 1)
     ]
     with apsw.Connection(str(data / DATABASE_NAME)) as connection:
-        load(connection, DEAD_LETTERS, letters)
-        load(connection, PENDING_LETTERS, [pending_line(letter, 0) for letter in letters])
+        load(connection, DEAD_LETTERS, dead_letters)
+        load(connection, PENDING_DEAD_LETTERS, [pending_line(dead_letter, 0) for dead_letter in dead_letters])
 
 
 def test_webhooks_are_added_listed_and_removed(data: Path) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from parley.cli.doctor import webhooks_in
 from parley.clock import MS_PER_HOUR, from_iso, wall_clock
-from tests.contracts.test_dead_letters import letter
+from tests.contracts.test_dead_letters import dead_letter
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 from tests.integration.gateway.test_webhook_channel import Receiver, receiving
 from tests.waiting import eventually
@@ -286,7 +286,7 @@ async def test_a_webhook_that_does_not_answer_is_shown(place: Place) -> None:
 
 
 async def test_discarding_is_recorded_with_its_reason(place: Place) -> None:
-    """Who did it and why is in the letter's story and in the audit log."""
+    """Who did it and why is in the dead letter's story and in the audit log."""
     async with place.serving(ALLOW) as served, receiving() as receiver:
         root, (ann,) = await served.operator(), await served.people("ann")
         group = await served.as_(ann).create_group()
@@ -353,13 +353,15 @@ async def test_an_unclear_replay_is_refused(place: Place, body: dict[str, Any]) 
 
 
 async def test_dead_letters_are_counted_by_what_an_operator_looks_for(place: Place) -> None:
-    """By error, recipient and hour; replays and discards with what has become of their letters."""
+    """By error, recipient and hour; replays and discards with what has become of their dead letters."""
     async with place.serving() as served:
         root = await served.operator()
-        letters = served.app.kinds.deliveries.dead_letters
+        dead_letters = served.app.kinds.deliveries.dead_letters
         for number, (error, hour) in enumerate([("timeout", 1), ("timeout", 2), ("gone", 2)]):
-            await letters.add(
-                replace(letter(number), error=error, recipient=f"wh_{error}", dlq_ms=hour * MS_PER_HOUR + 7)
+            await dead_letters.add(
+                replace(
+                    dead_letter(number), error=error, recipient=f"wh_{error}", dlq_ms=hour * MS_PER_HOUR + 7
+                )
             )
         summary = (await served.as_(root).get("/v1/admin/dlq/summary")).body
         assert summary["errors"] == [{"error": "timeout", "count": 2}, {"error": "gone", "count": 1}]

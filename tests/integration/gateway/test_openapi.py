@@ -13,7 +13,7 @@ from parley.core.deliveries import DeliveryEvent, Selection, Webhook
 from parley.gateway import web_pages
 from parley.model import Scope
 from parley.wire.limits import ATTACHMENT_PART_BYTES
-from tests.contracts.test_dead_letters import letter
+from tests.contracts.test_dead_letters import dead_letter
 from tests.harness.clients import PASSWORD, Answer, HttpClient, Person
 from tests.integration.gateway.built_pages import PAGES, SCRIPT, build_pages
 from tests.integration.gateway.serving import Place, Served, message
@@ -262,9 +262,9 @@ async def with_deliveries(served: Served) -> dict[str, str]:
             webhook_id="wh_1", url="https://a.example/", events=(), secret="", created_ms=0, chat_id="none"
         )
     )
-    await deliveries.dead_letters.add(letter(1))
+    await deliveries.dead_letters.add(dead_letter(1))
     await deliveries.dead_letters.queue(Selection(), "job_1", DeliveryEvent(0, "replay"))
-    return {"webhook_id": "wh_1", "dlq_id": letter(1).dlq_id, "job_id": "job_1"}
+    return {"webhook_id": "wh_1", "dlq_id": dead_letter(1).dlq_id, "job_id": "job_1"}
 
 
 async def inviting(served: Served, by: Person, person: Person) -> str:

@@ -12,7 +12,7 @@ from parley.gateway.operated_nodes import NO_SUCH_NODE, OperatedNodes
 from parley.model import JobOutcome, Persisted
 from parley.objects.folder import FolderObjects
 from parley.wire import codes
-from tests.contracts.test_dead_letters import letter
+from tests.contracts.test_dead_letters import dead_letter
 from tests.harness.clients import HttpClient
 from tests.integration.gateway.serving import Place, Served
 from tests.waiting import deadline, eventually
@@ -174,7 +174,7 @@ async def test_the_overview_counts_what_waits_for_an_operator(place: Place) -> N
         ]
         path = f"/v1/admin/reports/{made[0].body['report_id']}/resolve"
         await http.post(path, {"outcome": "dismissed"})
-        await served.app.kinds.deliveries.dead_letters.add(letter(1))
+        await served.app.kinds.deliveries.dead_letters.add(dead_letter(1))
         told = (await http.get("/v1/admin/overview")).body
         assert (told["open_reports"], told["dead_letters"]) == (1, 1)
 

@@ -9,14 +9,14 @@ from unittest.mock import ANY
 import pytest
 
 from parley.audit import OperatorCall
-from parley.core.deliveries import LetterStatus, Selection
+from parley.core.deliveries import DeadLetterStatus, Selection
 from parley.delivery.admin import DeliveryAdmin
 from parley.errors import PREVIEW_OUTDATED, Refused
 from parley.ids import Ids
 from parley.records.deliveries import DeliveryRecords
 from parley.records.kinds import Kinds
 from parley.telemetry import Metrics
-from tests.contracts.test_dead_letters import letter
+from tests.contracts.test_dead_letters import dead_letter
 from tests.harness.clock import VirtualClock
 from tests.memory.engine import MemoryStore
 from tests.memory.tables import Tables
@@ -45,15 +45,15 @@ def admin_of(store: DeliveryRecords, clock: VirtualClock) -> DeliveryAdmin:
 
 @pytest.mark.parametrize("action", ["replay", "discard"])
 async def test_a_preview_is_about_what_it_showed(action: str) -> None:
-    """Its token touches nothing that came later, and what became of a letter meanwhile does not matter."""
+    """Its token touches nothing that came later; what became of a dead letter meanwhile does not matter."""
     clock = VirtualClock()
     store = Kinds(MemoryStore(Tables(), clock=clock, ids=IDS, metrics=Metrics(clock)), clock).deliveries
     admin, dead = admin_of(store, clock), store.dead_letters
     for number in (1, 2, 3):
-        assert await dead.add(letter(number, dlq_ms=clock() - number))
+        assert await dead.add(dead_letter(number, dlq_ms=clock() - number))
     seen = await admin.preview(Selection(error="timeout"))
     assert (seen.matched, seen.chats, seen.oldest_ms) == (3, 1, clock() - 3)
-    assert await dead.add(letter(4, dlq_ms=clock()))
+    assert await dead.add(dead_letter(4, dlq_ms=clock()))
     await admin.discard(CALL, Selection(ids=("dlq_01",)), "gone")
     chosen = await admin.previewed(seen.token)
     if action == "replay":
@@ -70,9 +70,9 @@ async def test_a_letter_that_was_written_late_ends_a_preview() -> None:
     clock = VirtualClock()
     store = Kinds(MemoryStore(Tables(), clock=clock, ids=IDS, metrics=Metrics(clock)), clock).deliveries
     admin, dead = admin_of(store, clock), store.dead_letters
-    assert await dead.add(letter(1, dlq_ms=clock() - 1))
+    assert await dead.add(dead_letter(1, dlq_ms=clock() - 1))
     seen = await admin.preview(Selection())
-    assert await dead.add(letter(2, dlq_ms=clock() - 2))
+    assert await dead.add(dead_letter(2, dlq_ms=clock() - 2))
     with pytest.raises(Refused) as refused:
         await admin.previewed(seen.token)
     assert refused.value.refusal is PREVIEW_OUTDATED
@@ -82,12 +82,12 @@ async def test_a_letter_that_was_written_late_ends_a_preview() -> None:
 
 
 async def test_a_preview_of_what_cannot_be_replayed_is_empty() -> None:
-    """Letters that were replayed or given up are over."""
+    """Dead letters that were replayed or given up are over."""
     clock = VirtualClock()
     store = Kinds(MemoryStore(Tables(), clock=clock, ids=IDS, metrics=Metrics(clock)), clock).deliveries
     admin, dead = admin_of(store, clock), store.dead_letters
-    assert await dead.add(letter(1, dlq_ms=clock() - 1))
-    for status in (LetterStatus.REPLAYED, LetterStatus.FAILED):
+    assert await dead.add(dead_letter(1, dlq_ms=clock() - 1))
+    for status in (DeadLetterStatus.REPLAYED, DeadLetterStatus.FAILED):
         seen = await admin.preview(Selection(status=status))
         assert seen.matched == 0
         assert await admin.replay(CALL, await admin.previewed(seen.token)) == (0, ANY)

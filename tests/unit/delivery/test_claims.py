@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
-from parley.core.deliveries import DeliveryEvent, DeliveryQueue, LetterStatus, QueueClaim, Selection
+from parley.core.deliveries import DeadLetterStatus, DeliveryEvent, DeliveryQueue, QueueClaim, Selection
 from parley.core.retry import DeliveryFailure
 from parley.delivery.ports import Delivery
 from parley.delivery.worker import CLAIM_MS, DELIVERIES_PER_COMMIT
@@ -165,11 +165,15 @@ def test_a_poison_message_among_1000_kills_two_processes_and_999_are_delivered_i
         assert deaths == [True, True, False]
         assert first_sights(world) == [str(n) for n in range(1_000) if n != 500]
         assert len(world.channel.got) <= 999 + DELIVERIES_PER_COMMIT
-        (letter,) = await world.letters()
-        assert (letter.error, letter.sequence, letter.status) == ("poison", 501, LetterStatus.PENDING)
-        assert letter.message_id.encode() in (news.positions[500].wire or b"")
-        assert [event.action for event in letter.history] == ["began", "dead_lettered"]
-        assert "process_3" in letter.detail, "which process died last"
+        (dead_letter,) = await world.dead_letters()
+        assert (dead_letter.error, dead_letter.sequence, dead_letter.status) == (
+            "poison",
+            501,
+            DeadLetterStatus.PENDING,
+        )
+        assert dead_letter.message_id.encode() in (news.positions[500].wire or b"")
+        assert [event.action for event in dead_letter.history] == ["began", "dead_lettered"]
+        assert "process_3" in dead_letter.detail, "which process died last"
 
     play(scenario)
 
@@ -199,7 +203,9 @@ def test_those_who_were_under_way_beside_poison_are_not_blamed() -> None:
             assert world.channel.got == []
             assert await live_until_killed(world)
             assert not await live_until_killed(world)
-        assert [(letter.error, letter.chat_id) for letter in await world.letters()] == [("poison", chats[7])]
+        assert [(dead_letter.error, dead_letter.chat_id) for dead_letter in await world.dead_letters()] == [
+            ("poison", chats[7])
+        ]
         assert {delivery.entry.content for delivery in world.channel.got} == {
             f"{number}" for number in range(12) if number != 7
         }
@@ -218,7 +224,7 @@ def test_one_death_blames_nobody() -> None:
             assert await live_until_killed(world)
         assert not await live_until_killed(world)
         assert first_sights(world) == [str(n) for n in range(30)]
-        assert await world.letters() == []
+        assert await world.dead_letters() == []
         assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
 
     play(scenario)
@@ -237,8 +243,12 @@ def test_poison_that_is_replayed_is_poison_again() -> None:
             asked = DeliveryEvent(0, "replay", actor="user_1")
             assert await world.kinds.deliveries.dead_letters.queue(ALL, "job_1", asked) == 1
             assert [await live_until_killed(world) for _ in range(2)] == [True, False]
-        (letter,) = await world.letters()
-        assert (letter.error, letter.status, letter.is_queued) == ("poison", LetterStatus.PENDING, False)
+        (dead_letter,) = await world.dead_letters()
+        assert (dead_letter.error, dead_letter.status, dead_letter.is_queued) == (
+            "poison",
+            DeadLetterStatus.PENDING,
+            False,
+        )
 
     play(scenario)
 
@@ -260,8 +270,8 @@ def test_a_letter_that_kills_only_when_it_is_replayed_ends_too() -> None:
                 deaths += 1
         assert deaths == 3
         assert world.channel.contents() == ["a", "c"]
-        (letter,) = await world.letters(Selection(status=LetterStatus.PENDING))
-        assert (letter.error, letter.sequence) == ("poison", 2)
+        (dead_letter,) = await world.dead_letters(Selection(status=DeadLetterStatus.PENDING))
+        assert (dead_letter.error, dead_letter.sequence) == ("poison", 2)
 
     play(scenario)
 
@@ -346,7 +356,7 @@ def test_a_worker_that_was_paused_stops_when_it_wakes() -> None:
             async with world.working():
                 await asyncio.sleep(2 * CLAIM_SECONDS)
         assert world.channel.contents() == ["a", "b", "a", "b", "c", "d"]
-        assert await world.letters() == []
+        assert await world.dead_letters() == []
         assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
 
     play(scenario)

@@ -89,7 +89,7 @@ def test_a_receipt_is_told_once_with_the_newest_position() -> None:
         assert told(world)[-3] == ("receipt.read", {"user_id": "user_1", "up_to_sequence": 9})
         assert len(told(world)) <= 4, "not one for each position"
         assert len({delivery.event_id for delivery in world.channel.got}) == len(told(world))
-        assert await world.letters() == []
+        assert await world.dead_letters() == []
 
     play(scenario)
 
@@ -104,8 +104,8 @@ def test_a_receipt_that_cannot_be_told_is_a_dead_letter() -> None:
         async with world.working():
             outbox.receipt(receipt(ReceiptKind.READ, 3))
             await asyncio.sleep(60)
-        (letter,) = await world.letters()
-        assert (letter.chat_id, letter.sequence) == ("receipt.read/chat_1/user_1", 3)
+        (dead_letter,) = await world.dead_letters()
+        assert (dead_letter.chat_id, dead_letter.sequence) == ("receipt.read/chat_1/user_1", 3)
         assert len(tried) == 4
         assert len(set(tried)) == 1
 

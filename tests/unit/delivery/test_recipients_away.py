@@ -52,7 +52,7 @@ def test_a_recipient_that_is_away_for_an_hour_gets_everything_once_and_in_order(
             assert world.channel.contents() == []
             await asyncio.sleep(300)
             assert {chat_id: heard(world, chat_id) for chat_id in chats} == wanted
-        assert await world.letters() == []
+        assert await world.dead_letters() == []
         assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
         assert await world.kinds.failing_recipients.page("", 10) == []
         failed = Counter(world.channel.tried).total() - len(world.channel.got)
@@ -130,7 +130,7 @@ def test_a_chat_that_fails_alone_holds_back_no_other() -> None:
                 await world.say(good, f"{number}")
                 await asyncio.sleep(0.1)
                 assert heard(world, good) == [f"{n}" for n in range(number + 1)]
-        assert await world.letters() == []
+        assert await world.dead_letters() == []
 
     play(scenario, FOR_HOURS)
 
@@ -210,7 +210,7 @@ def test_of_two_workers_one_probes() -> None:
                 assert most == 1
                 await asyncio.sleep(600)
         assert all(heard(world, chat_id) == ["a", "b"] for chat_id in chats)
-        assert await world.letters() == []
+        assert await world.dead_letters() == []
 
     play(scenario, FOR_HOURS)
 
@@ -226,17 +226,17 @@ def test_a_webhook_is_given_up_after_its_hours() -> None:
             await asyncio.sleep(HOUR)
             await world.say(chat_id, "b")
             await asyncio.sleep(2 * HOUR - 1)
-            assert await world.letters() == []
+            assert await world.dead_letters() == []
             await asyncio.sleep(600)
-            (letter,) = await world.letters()
-            assert (letter.error, letter.first_attempt_ms) == ("unreachable", START_MS)
-            assert letter.last_attempt_ms == START_MS + 3 * HOUR_MS
-            assert letter.retry_count > 30
-            assert len(letter.history) == 20
+            (dead_letter,) = await world.dead_letters()
+            assert (dead_letter.error, dead_letter.first_attempt_ms) == ("unreachable", START_MS)
+            assert dead_letter.last_attempt_ms == START_MS + 3 * HOUR_MS
+            assert dead_letter.retry_count > 30
+            assert len(dead_letter.history) == 20
             await asyncio.sleep(HOUR / 2)
-            assert len(await world.letters()) == 1
+            assert len(await world.dead_letters()) == 1
             await asyncio.sleep(HOUR / 2)
-        first, second = await world.letters()
+        first, second = await world.dead_letters()
         assert second.dlq_ms - first.dlq_ms == pytest.approx(HOUR_MS, abs=600_000)
         assert second.first_attempt_ms >= first.dlq_ms
 
@@ -256,10 +256,10 @@ def test_what_waits_behind_a_recipient_that_never_comes_back_is_given_up_too() -
             late = await world.chat()
             await world.say(late, "young")
             await asyncio.sleep(HOUR)
-            letters = await world.letters()
-            assert len(letters) == 200
-            assert {letter.error for letter in letters} == {"unreachable"}
-            assert all(letter.dlq_ms >= START_MS + 3 * HOUR_MS for letter in letters)
+            dead_letters = await world.dead_letters()
+            assert len(dead_letters) == 200
+            assert {dead_letter.error for dead_letter in dead_letters} == {"unreachable"}
+            assert all(dead_letter.dlq_ms >= START_MS + 3 * HOUR_MS for dead_letter in dead_letters)
             assert len(world.channel.tried) < 100
             world.channel.answer = world.channel.take
             await asyncio.sleep(900)
@@ -277,7 +277,7 @@ def test_without_hours_the_first_failure_is_the_last() -> None:
         async with world.working():
             await world.say(chat_id, "a", "b")
             await asyncio.sleep(0.1)
-        assert [letter.retry_count for letter in await world.letters()] == [0, 0]
+        assert [dead_letter.retry_count for dead_letter in await world.dead_letters()] == [0, 0]
 
     play(scenario, RetryPolicy(give_up_ms=0))
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from parley.clock import MS_PER_DAY
-from parley.core.deliveries import DeliveryEvent, LetterStatus, Selection
+from parley.core.deliveries import DeadLetterStatus, DeliveryEvent, Selection
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.ports import Delivery
 from parley.delivery.replays import REPLAYS_PER_SECOND_MAX
@@ -24,7 +24,7 @@ async def all_dead(world: DeliveryWorld, chats: int, messages: int) -> list[str]
         for chat_id in made:
             await world.say(chat_id, *(f"{n}" for n in range(messages)))
         await asyncio.sleep(60)
-    assert len(await world.letters()) == chats * messages * len(world.channel.names)
+    assert len(await world.dead_letters()) == chats * messages * len(world.channel.names)
     world.channel.answer = world.channel.take
     return made
 
@@ -49,7 +49,9 @@ def test_five_thousand_come_back_once_and_in_order() -> None:
             got = [p.entry.content for p in world.channel.got if p.entry.chat_id == chat_id]
             assert got == [f"{n}" for n in range(500)]
         assert len({delivery.event_id for delivery in world.channel.got}) == 5_000
-        assert {letter.status for letter in await world.letters()} == {LetterStatus.REPLAYED}
+        assert {dead_letter.status for dead_letter in await world.dead_letters()} == {
+            DeadLetterStatus.REPLAYED
+        }
 
     play(scenario)
 
@@ -76,8 +78,8 @@ def test_only_the_selection_is_replayed() -> None:
         async with world.working():
             await asyncio.sleep(10)
         assert {delivery.entry.chat_id for delivery in world.channel.got} == {second}
-        pending = await world.letters(Selection(status=LetterStatus.PENDING))
-        assert [letter.chat_id for letter in pending] == [first, first]
+        pending = await world.dead_letters(Selection(status=DeadLetterStatus.PENDING))
+        assert [dead_letter.chat_id for dead_letter in pending] == [first, first]
 
     play(scenario)
 
@@ -93,7 +95,9 @@ def test_a_replay_that_fails_waits_and_keeps_the_order() -> None:
         async with world.working():
             await asyncio.sleep(60)
         assert world.channel.contents() == ["0", "1", "2"]
-        assert {letter.status for letter in await world.letters()} == {LetterStatus.REPLAYED}
+        assert {dead_letter.status for dead_letter in await world.dead_letters()} == {
+            DeadLetterStatus.REPLAYED
+        }
 
     play(scenario)
 
@@ -129,9 +133,13 @@ def test_a_replay_in_vain_is_pending_again_with_its_story() -> None:
         await queue(world)
         async with world.working():
             await asyncio.sleep(60)
-        (letter,) = await world.letters()
-        assert (letter.status, letter.is_queued, letter.retry_count) == (LetterStatus.PENDING, False, 3)
-        actions = [event.action for event in letter.history]
+        (dead_letter,) = await world.dead_letters()
+        assert (dead_letter.status, dead_letter.is_queued, dead_letter.retry_count) == (
+            DeadLetterStatus.PENDING,
+            False,
+            3,
+        )
+        actions = [event.action for event in dead_letter.history]
         assert actions == ["failed", "dead_lettered", "replay", *["failed"] * 4]
         assert await queue(world) == 1
 
@@ -160,7 +168,9 @@ def test_a_kill_in_the_midst_of_a_replay_loses_nothing() -> None:
             await asyncio.sleep(10)
         assert world.channel.contents() == ["0", "1", "1", "2"]
         assert world.channel.got[1].event_id == world.channel.got[2].event_id
-        assert {letter.status for letter in await world.letters()} == {LetterStatus.REPLAYED}
+        assert {dead_letter.status for dead_letter in await world.dead_letters()} == {
+            DeadLetterStatus.REPLAYED
+        }
 
     play(scenario)
 
@@ -176,13 +186,13 @@ def test_what_was_discarded_meanwhile_is_not_replayed() -> None:
         async with world.working():
             await asyncio.sleep(10)
         assert world.channel.got == []
-        assert {letter.status for letter in await world.letters()} == {LetterStatus.FAILED}
+        assert {dead_letter.status for dead_letter in await world.dead_letters()} == {DeadLetterStatus.FAILED}
 
     play(scenario)
 
 
 def test_a_replay_to_nobody_says_so() -> None:
-    """The webhook was removed: the letter stays pending with the reason."""
+    """The webhook was removed: the dead letter stays pending with the reason."""
 
     async def scenario(world: DeliveryWorld) -> None:
         await all_dead(world, 1, 1)
@@ -190,14 +200,14 @@ def test_a_replay_to_nobody_says_so() -> None:
         await queue(world)
         async with world.working():
             await asyncio.sleep(10)
-        (letter,) = await world.letters()
-        assert (letter.error, letter.is_queued) == ("no_recipient", False)
+        (dead_letter,) = await world.dead_letters()
+        assert (dead_letter.error, dead_letter.is_queued) == ("no_recipient", False)
 
     play(scenario)
 
 
 def test_what_is_old_can_be_replayed() -> None:
-    """The operator asked for it, within the 30 days that a letter is kept."""
+    """The operator asked for it, within the 30 days that a dead letter is kept."""
 
     async def scenario(world: DeliveryWorld) -> None:
         await all_dead(world, 1, 1)
@@ -222,7 +232,7 @@ def test_letters_expire_after_thirty_days() -> None:
         await asyncio.sleep(2 * MS_PER_DAY / 1000)
         async with world.working():
             await asyncio.sleep(1)
-        assert [letter.chat_id for letter in await world.letters()] == [first]
+        assert [dead_letter.chat_id for dead_letter in await world.dead_letters()] == [first]
         await asyncio.sleep(29 * MS_PER_DAY / 1000)
         assert await world.upkeep.expire() == 1
         records = await world.kinds.audit.records("", 10)

@@ -6,7 +6,7 @@ import msgspec
 
 from parley.config import KafkaConfig
 from parley.core.deliveries import DeliveryQueue
-from tests.contracts.test_dead_letters import letter
+from tests.contracts.test_dead_letters import dead_letter
 from tests.harness.clock import START_MS, VirtualClock, run_virtual
 from tests.unit.delivery.retry_topics import MemoryTopics
 
@@ -65,8 +65,8 @@ def test_a_dead_letter_says_what_happened_and_where_its_event_came_from() -> Non
 
     async def scenario(clock: VirtualClock) -> None:
         topics = MemoryTopics(clock, KafkaConfig(prefix="p."))
-        await topics.tell_dead(letter(3), "hello")
-        await topics.tell_dead(letter(4, chat_id="user_2"), "")
+        await topics.tell_dead(dead_letter(3), "hello")
+        await topics.tell_dead(dead_letter(4, chat_id="user_2"), "")
         said, of_an_account = map(msgspec.json.decode, topics.records["p.messages.dlq"])
         assert said == {
             "original_message": {

@@ -3,7 +3,7 @@
 import asyncio
 
 from parley.clock import MS_PER_DAY
-from parley.core.deliveries import LetterStatus
+from parley.core.deliveries import DeadLetterStatus
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.ports import Delivery
 from parley.delivery.worker import QUEUES_PER_RECIPIENT_MAX
@@ -20,19 +20,23 @@ def test_an_unreachable_recipient_is_tried_three_times_more() -> None:
         async with world.working():
             news = await world.say(chat_id, "hello")
             await asyncio.sleep(60)
-        (letter,) = await world.letters()
+        (dead_letter,) = await world.dead_letters()
         entry = news.positions[0]
-        times = [event.at_ms - START_MS for event in letter.history]
+        times = [event.at_ms - START_MS for event in dead_letter.history]
         assert times == [0, 1_100, 3_300, 7_700, 7_700]
-        assert [event.action for event in letter.history] == ["failed"] * 4 + ["dead_lettered"]
-        assert (letter.chat_id, letter.sequence, letter.recipient) == (chat_id, entry.sequence, HOOK)
-        assert (letter.error, letter.detail) == ("unreachable", "connection refused")
-        assert (letter.retry_count, letter.status) == (3, LetterStatus.PENDING)
-        assert (letter.first_attempt_ms, letter.last_attempt_ms) == (START_MS, START_MS + 7_700)
-        assert letter.dlq_ms == START_MS + 7_700
-        assert (letter.sender_id, letter.source_topic) == (world.ann, "messages.outbound")
-        assert letter.source_offset == entry.sequence
-        assert letter.message_id.encode() in (entry.wire or b"")
+        assert [event.action for event in dead_letter.history] == ["failed"] * 4 + ["dead_lettered"]
+        assert (dead_letter.chat_id, dead_letter.sequence, dead_letter.recipient) == (
+            chat_id,
+            entry.sequence,
+            HOOK,
+        )
+        assert (dead_letter.error, dead_letter.detail) == ("unreachable", "connection refused")
+        assert (dead_letter.retry_count, dead_letter.status) == (3, DeadLetterStatus.PENDING)
+        assert (dead_letter.first_attempt_ms, dead_letter.last_attempt_ms) == (START_MS, START_MS + 7_700)
+        assert dead_letter.dlq_ms == START_MS + 7_700
+        assert (dead_letter.sender_id, dead_letter.source_topic) == (world.ann, "messages.outbound")
+        assert dead_letter.source_offset == entry.sequence
+        assert dead_letter.message_id.encode() in (entry.wire or b"")
         assert len(world.channel.tried) == 4
 
     play(scenario, chance=1.0)
@@ -50,7 +54,7 @@ def test_a_recipient_that_comes_back_in_time_gets_everything() -> None:
             await world.say(chat_id, "c")
             await asyncio.sleep(60)
         assert world.channel.contents() == ["a", "b", "c"]
-        assert await world.letters() == []
+        assert await world.dead_letters() == []
         assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
 
     play(scenario)
@@ -106,7 +110,7 @@ def test_after_its_last_retry_a_message_lets_the_next_one_pass() -> None:
             await world.say(chat_id, "a", "b", "c")
             await asyncio.sleep(60)
         assert world.channel.contents() == ["a", "c"]
-        assert [letter.sequence for letter in await world.letters()] == [2]
+        assert [dead_letter.sequence for dead_letter in await world.dead_letters()] == [2]
 
     play(scenario)
 
@@ -126,8 +130,8 @@ def test_a_permanent_failure_is_not_retried() -> None:
             await world.say(chat_id, "a", "b", "c")
             await asyncio.sleep(0.1)
             assert world.channel.contents() == ["a", "c"]
-        (letter,) = await world.letters()
-        assert (letter.error, letter.retry_count) == ("refused", 0)
+        (dead_letter,) = await world.dead_letters()
+        assert (dead_letter.error, dead_letter.retry_count) == ("refused", 0)
 
     play(scenario)
 
@@ -145,7 +149,7 @@ def test_what_is_too_old_is_not_delivered() -> None:
         async with world.working():
             await asyncio.sleep(1)
         assert world.channel.contents() == ["young"]
-        assert [letter.error for letter in await world.letters()] == ["too_old"]
+        assert [dead_letter.error for dead_letter in await world.dead_letters()] == ["too_old"]
 
     play(scenario)
 
@@ -189,8 +193,8 @@ def test_a_waiting_retry_survives_the_worker() -> None:
         world.restart()
         async with world.working():
             await asyncio.sleep(60)
-        (letter,) = await world.letters()
-        assert [event.at_ms - START_MS for event in letter.history] == [0, 1_000, 3_000, 7_000, 7_000]
+        (dead_letter,) = await world.dead_letters()
+        assert [event.at_ms - START_MS for event in dead_letter.history] == [0, 1_000, 3_000, 7_000, 7_000]
 
     play(scenario)
 
@@ -228,7 +232,7 @@ def test_news_that_comes_again_leaves_dead_letters_alone() -> None:
             await world.worker.handle(news)
             await asyncio.sleep(60)
         assert world.channel.contents() == ["a", "c", "a", "c"]
-        assert [letter.sequence for letter in await world.letters()] == [2]
+        assert [dead_letter.sequence for dead_letter in await world.dead_letters()] == [2]
 
     play(scenario)
 
@@ -248,10 +252,10 @@ def test_poison_among_a_thousand() -> None:
             await world.say(chat_id, *map(str, range(1_000)))
             await asyncio.sleep(60)
         assert world.channel.contents() == [str(n) for n in range(1_000) if n != 500]
-        (letter,) = await world.letters()
-        assert (letter.error, letter.sequence) == ("poison", 501)
-        assert letter.detail.startswith("Traceback")
-        assert letter.detail.endswith("ZeroDivisionError: boom\n")
+        (dead_letter,) = await world.dead_letters()
+        assert (dead_letter.error, dead_letter.sequence) == ("poison", 501)
+        assert dead_letter.detail.startswith("Traceback")
+        assert dead_letter.detail.endswith("ZeroDivisionError: boom\n")
         assert world.channel.tried.count("500") == 2
 
     play(scenario)
@@ -268,8 +272,8 @@ def test_a_malformed_message_is_a_dead_letter() -> None:
             await world.worker.handle(news)
             await asyncio.sleep(60)
         assert world.channel.contents() == ["a", "c"]
-        (letter,) = await world.letters()
-        assert (letter.error, letter.sequence, letter.retry_count) == ("malformed", 2, 0)
+        (dead_letter,) = await world.dead_letters()
+        assert (dead_letter.error, dead_letter.sequence, dead_letter.retry_count) == ("malformed", 2, 0)
 
     play(scenario)
 
@@ -309,7 +313,7 @@ def test_a_removed_recipient_has_no_queue_and_no_dead_letters() -> None:
             world.channel.names = []
             await asyncio.sleep(60)
         assert await world.kinds.deliveries.queues.due("", 2**60, 10) == []
-        assert await world.letters() == []
+        assert await world.dead_letters() == []
 
     play(scenario)
 
@@ -323,6 +327,6 @@ def test_without_retries_the_first_failure_is_the_last() -> None:
         async with world.working():
             await world.say(chat_id, "a")
             await asyncio.sleep(0.1)
-        assert [letter.retry_count for letter in await world.letters()] == [0]
+        assert [dead_letter.retry_count for dead_letter in await world.dead_letters()] == [0]
 
     play(scenario, policy=RetryPolicy(max_retries=0))

@@ -177,9 +177,9 @@ class DeliveryWorld:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def letters(self, selection: Selection = ALL) -> list[DeadLetter]:
+    async def dead_letters(self, selection: Selection = ALL) -> list[DeadLetter]:
         found = await self.kinds.deliveries.dead_letters.find(selection, "", 10_000)
-        return sorted(found, key=lambda letter: (letter.chat_id, letter.sequence))
+        return sorted(found, key=lambda dead_letter: (dead_letter.chat_id, dead_letter.sequence))
 
 
 def play(

@@ -147,9 +147,9 @@ def test_three_retries_and_then_a_dead_letter() -> None:
             await asyncio.sleep(60)
         assert [round((at - times[0]) / 1_000) for at in times] == [0, 1, 3, 7]
         assert world.provider.contents == ["one", "two", "two", "two"]
-        (letter,) = await world.kinds.deliveries.dead_letters.find(ALL, "", 10)
-        assert (letter.sequence, letter.recipient) == (2, recipient_of(world.ben, PHONE))
-        assert letter.source_topic == "messages.notifications"
+        (dead_letter,) = await world.kinds.deliveries.dead_letters.find(ALL, "", 10)
+        assert (dead_letter.sequence, dead_letter.recipient) == (2, recipient_of(world.ben, PHONE))
+        assert dead_letter.source_topic == "messages.notifications"
 
     play(scenario)
 

@@ -30,7 +30,7 @@ from parley.bus.topics import Topic
 from parley.clock import Clock, iso
 from parley.config import KafkaConfig
 from parley.core.backoff import backoff
-from parley.core.deliveries import LETTER_DAYS, DeadLetter, DeliveryQueue
+from parley.core.deliveries import DEAD_LETTER_DAYS, DeadLetter, DeliveryQueue
 from parley.core.retry import BUCKETS_MS, RETRY_AFTER_MS_MAX, bucket_of
 from parley.errors import StoreError
 
@@ -48,7 +48,7 @@ RETRIES = {
     for name in BUCKETS_MS
 }
 DLQ = Topic(
-    "messages.dlq", "chat_id", LETTER_DAYS, DLQ_PARTITIONS_MAX, holds="a dead letter, for other programs"
+    "messages.dlq", "chat_id", DEAD_LETTER_DAYS, DLQ_PARTITIONS_MAX, holds="a dead letter, for other programs"
 )
 
 POLL_MS = 100

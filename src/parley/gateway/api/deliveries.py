@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parley.clock import MS_PER_HOUR, from_iso, iso
 from parley.concurrency import map_concurrently
-from parley.core.deliveries import DeadLetter, LetterStatus, Selection
+from parley.core.deliveries import DeadLetter, DeadLetterStatus, Selection
 from parley.core.node_questions import StateQuestion
 from parley.delivery.admin import READ, Chosen, told, webhook_info
 from parley.delivery.tallies import DISCARD, REPLAY
@@ -15,7 +15,7 @@ from parley.wire import bodies, limits, operator_bodies
 
 DLQ, WEBHOOKS = "/v1/admin/dlq", "/v1/admin/webhooks"
 LOOKS_AT_ONCE_MAX = 8
-LETTERS_PER_PAGE_MAX = 200
+DEAD_LETTERS_PER_PAGE_MAX = 200
 """Each one's content is read from the log."""
 UNCLEAR = BAD_REQUEST.because("name either ids or a filter, which may be empty")
 TOKEN_ALONE = BAD_REQUEST.because("a token stands alone: it names what its preview showed")
@@ -42,14 +42,14 @@ routes = Routes("Operators")
         *CONDITIONS,
         Parameter("page", str, "The `next` of the page before."),
         Parameter("brief", bool, "Without what the messages say; then it is not audited.", default=False),
-        limit_parameter(limits.PAGE_ENTRIES_DEFAULT, LETTERS_PER_PAGE_MAX),
+        limit_parameter(limits.PAGE_ENTRIES_DEFAULT, DEAD_LETTERS_PER_PAGE_MAX),
     ),
     refusals=(FORBIDDEN,),
     needs="operator",
 )
 async def list_dead_letters(call: Call) -> Answer:
     """Messages that could not be delivered, the newest first. Kept for 30 days after their last change."""
-    limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, LETTERS_PER_PAGE_MAX)
+    limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, DEAD_LETTERS_PER_PAGE_MAX)
     selection = _conditions(call)
     page = await call.services.deliveries.dead_letters(selection, call.text("page"), limit)
     if call.flag("brief"):
@@ -102,7 +102,7 @@ async def summarize_dead_letters(call: Call) -> Answer:
     needs="operator",
 )
 async def list_dead_letter_jobs(call: Call) -> Answer:
-    """The newest hundred of which there are letters. A letter that is replayed once more belongs to the later
+    """The newest hundred of which there are dead letters. One that is replayed once more belongs to the later
     job.
     """
     return 200, operator_bodies.DeadLetterJobList(
@@ -155,7 +155,7 @@ async def show_dead_letter(call: Call) -> Answer:
 )
 async def preview_dead_letters(call: Call) -> Answer:
     """It changes nothing. `replay` and `discard` with its `token` concern what matched here, and no dead
-    letter that came later; if one that is older turned up meanwhile, they refuse as `preview_outdated`.
+    dead letter that came later; if one that is older turned up meanwhile, they refuse as `preview_outdated`.
     """
     order = await call.body(operator_bodies.PreviewOrder)
     seen = await call.services.deliveries.preview(_chosen(order.ids, order.filter))
@@ -228,7 +228,7 @@ async def discard_dead_letters(call: Call) -> Answer:
     needs="operator",
 )
 async def show_replay(call: Call) -> Answer:
-    """A letter that is replayed once more belongs to the later job."""
+    """What is replayed once more belongs to the later job."""
     job_id = call.path("job_id")
     progress = await call.services.deliveries.progress(job_id)
     return 200, bodies.DeadLetterProgress(job_id, progress.waiting, progress.replayed, progress.failed)
@@ -363,7 +363,7 @@ def _conditions(call: Call) -> Selection:
 def _selected(given: dict[str, str]) -> Selection:
     try:
         return Selection(
-            status=LetterStatus(given["status"]) if "status" in given else None,
+            status=DeadLetterStatus(given["status"]) if "status" in given else None,
             error=given.get("error"),
             topic=given.get("topic"),
             chat_id=given.get("chat_id"),
