@@ -418,7 +418,7 @@ class Config(Struct, forbid_unknown_fields=True):
         return host == console.host if console.host else bool(console.enabled or not self.is_exposed)
 
     @property
-    def password_letters_min(self) -> int:
+    def password_chars_min(self) -> int:
         """Any password will do on a private machine; not where others may try to guess it."""
         chosen = self.accounts.password_letters_min
         if chosen is not None:
@@ -429,7 +429,7 @@ class Config(Struct, forbid_unknown_fields=True):
     def refuses_common_passwords(self) -> bool:
         """Where anybody may register, and wherever passwords must have some length."""
         is_open = self.accounts.registration in ("open", "invite")
-        return is_open or self.password_letters_min >= PASSWORD_CHARS_MIN_EXPOSED
+        return is_open or self.password_chars_min >= PASSWORD_CHARS_MIN_EXPOSED
 
 
 def risks(config: Config) -> list[str]:
@@ -639,7 +639,7 @@ def _check_jwt(config: Config) -> None:
         raise ConfigError("auth.jwt needs exactly one of secret, public_key and jwks_url")
     if not (jwt.issuer and jwt.audience and jwt.user_claim):
         raise ConfigError("auth.jwt needs issuer and audience: whose tokens are believed, and for whom")
-    if any(letter.isspace() for letter in jwt.issuer):
+    if any(char.isspace() for char in jwt.issuer):
         raise ConfigError("auth.jwt.issuer has no spaces")
     known = HMAC.keys() if jwt.secret else KEY_TYPES.keys()
     for algorithm in jwt.pinned_algorithms:

@@ -26,11 +26,11 @@ USER = "user_"
 WEBHOOK = "wh_"
 
 _PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
-_VALUES = {letter: value for value, letter in enumerate(ALPHABET)}
+_VALUES = {char: value for value, char in enumerate(ALPHABET)}
 
 
 def ulid(now_ms: int, chance: int) -> str:
-    """The 26 letters for a time in milliseconds and 80 random bits."""
+    """The 26 characters for a time in milliseconds and 80 random bits."""
     number = (now_ms & (1 << TIME_BITS) - 1) << RANDOM_BITS | chance & (1 << RANDOM_BITS) - 1
     return "".join(_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10))
 
@@ -38,12 +38,12 @@ def ulid(now_ms: int, chance: int) -> str:
 def ulid_to_bytes(text: str) -> bytes:
     """The 16 bytes of a ULID; ValueError if the text is not one."""
     if len(text) != ULID_LENGTH:
-        raise ValueError("a ULID has 26 letters")
+        raise ValueError("a ULID has 26 characters")
     number = 0
-    for letter in text:
-        value = _VALUES.get(letter)
+    for char in text:
+        value = _VALUES.get(char)
         if value is None:
-            raise ValueError(f"{letter!r} is no letter of a ULID")
+            raise ValueError(f"{char!r} is no character of a ULID")
         number = number << 5 | value
     return number.to_bytes(17, "big")[-16:]
 
@@ -99,7 +99,7 @@ class Ids:
 
 
 def texts(prefix: str, first: int, count: int) -> list[str]:
-    """The ids of `count` successive numbers. They nearly always differ in only four letters."""
+    """The ids of `count` successive numbers. They nearly always differ in only four characters."""
     low = first & (1 << 20) - 1
     if low + count > 1 << 20:
         return [prefix + ulid(number >> RANDOM_BITS, number) for number in range(first, first + count)]

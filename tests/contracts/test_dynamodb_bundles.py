@@ -157,7 +157,7 @@ PARTITION_UNITS = 1_000
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_partition_takes_three_times_the_messages(mode: str) -> None:
-    """Of 128 letters in full batches, by AWS's rules: over 1,800 a second in a partition that took 500."""
+    """Of 128 characters in full batches, by AWS's rules: over 1,800 a second in a partition that took 500."""
     async with world(mode, 1) as (node,):
         await said(node, node.chat, node.ann, "warm")
         units = 0

@@ -42,7 +42,7 @@ CHAT_IDS = {
 
 
 async def units(node: Node, count: int) -> float:
-    """Write units per message, by AWS's rules, of a batch of so many, of 128 letters, in a known chat."""
+    """Write units per message, by AWS's rules, of a batch of so many, of 128 characters, in a known chat."""
     total = 0
 
     def count_units(operation: str, request: Request) -> Fault | None:

@@ -59,7 +59,7 @@ def test_a_caller_without_a_secret_asks_no_sequencer(tmp_path: Path) -> None:
 )
 def test_a_secret_that_can_be_guessed_does_not_leave_loopback(guessable: ClusterConfig) -> None:
     """Where other machines reach a node, neither the secret nor the one that is accepted may be short."""
-    with pytest.raises(ConfigError, match="16 letters") as refused:
+    with pytest.raises(ConfigError, match="16 characters") as refused:
         cluster_keys(guessable, "10.1.2.3")
     assert "guess me" not in str(refused.value)
 

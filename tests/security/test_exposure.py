@@ -54,8 +54,8 @@ async def test_a_silent_proxy_does_not_spare_guesses_of_passwords(
 @silent_proxies
 def test_a_password_of_one_letter_is_not_enough(settings: dict[str, str]) -> None:
     """Where others may guess, a password has eight letters unless the operator says otherwise."""
-    assert load(None, settings)[0].password_letters_min == 8
-    assert load(None, {})[0].password_letters_min == 1
+    assert load(None, settings)[0].password_chars_min == 8
+    assert load(None, {})[0].password_chars_min == 1
 
 
 @pytest.mark.parametrize("name", ["X-Forwarded-Port", "X-Forwarded-Prefix", "Via", "Forwarded", "X-Real-IP"])

@@ -115,7 +115,7 @@ class AccountManager:
         clock: Clock,
         make_ids: ids.Ids,
         random_bytes: Callable[[int], bytes],
-        password_letters_min: int = 1,
+        password_chars_min: int = 1,
         changed: Callable[[str], None] = lambda _: None,
         refuses_common: bool = False,
         events: AccountEvents = NoAccountEvents(),  # noqa: B008 - it has no state
@@ -128,7 +128,7 @@ class AccountManager:
         self._clock = clock
         self._ids = make_ids
         self._random_bytes = random_bytes
-        self._password_letters_min = password_letters_min
+        self._password_chars_min = password_chars_min
         self._refuses_common = refuses_common
         self._hashes = HashQueue()
         self._updating = asyncio.Lock()
@@ -413,8 +413,8 @@ class AccountManager:
         return found
 
     def _check_password(self, password: str, username: str) -> None:
-        if not self._password_letters_min <= len(password) <= PASSWORD_CHARS_MAX:
-            least, most = self._password_letters_min, PASSWORD_CHARS_MAX
+        if not self._password_chars_min <= len(password) <= PASSWORD_CHARS_MAX:
+            least, most = self._password_chars_min, PASSWORD_CHARS_MAX
             raise Refused(BAD_REQUEST.because(f"a password has {least} to {most} characters"))
         reason = weakness(password, username) if self._refuses_common else None
         if reason is not None:

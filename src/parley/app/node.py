@@ -330,7 +330,7 @@ class App:
             clock=self.clock,
             make_ids=self.ids,
             random_bytes=secrets.token_bytes,
-            password_letters_min=self.config.password_letters_min,
+            password_chars_min=self.config.password_chars_min,
             changed=self.social.person_changed,
             refuses_common=self.config.refuses_common_passwords,
             events=self.events,

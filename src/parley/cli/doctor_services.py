@@ -123,7 +123,7 @@ async def _cluster(config: Config) -> AsyncIterator[Finding]:
         yield Finding("wrong", "cluster", explain(error), "a node does not start without it")
         return
     if 0 < len(cluster.secret) < SECRET_CHARS_MIN:
-        says = f"cluster.secret has {len(cluster.secret)} letters"
+        says = f"cluster.secret has {len(cluster.secret)} characters"
         yield Finding("look", "cluster", says, "openssl rand -hex 32 makes one that is hard to guess")
     if not config.redis.url:
         return

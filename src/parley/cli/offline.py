@@ -109,7 +109,7 @@ class OfflineServices:
             clock=wall_clock,
             make_ids=make_ids,
             random_bytes=secrets.token_bytes,
-            password_letters_min=place.settings.password_letters_min,
+            password_chars_min=place.settings.password_chars_min,
             refuses_common=place.settings.refuses_common_passwords,
             events=EventOutbox(kinds.deliveries, wall_clock, make_ids),
         )

@@ -15,10 +15,10 @@ ZERO_WIDTH_JOINER = "\u200d"
 def printable(text: str, *, keep_lines: bool = False) -> str:
     """Other people's text, safe for a terminal: control characters become escapes."""
     return "".join(
-        letter
-        if letter.isprintable() or letter == ZERO_WIDTH_JOINER or (keep_lines and letter == "\n")
-        else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
+        char
+        if char.isprintable() or char == ZERO_WIDTH_JOINER or (keep_lines and char == "\n")
+        else char.encode("unicode_escape").decode("ascii")
+        for char in text
     )
 
 

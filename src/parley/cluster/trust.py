@@ -23,7 +23,7 @@ def cluster_keys(cluster: ClusterConfig, host: str) -> ClusterKeys:
     secrets = [secret for secret in (cluster.secret, cluster.accepted_secret) if secret]
     if not is_loopback(host) and any(len(secret) < SECRET_CHARS_MIN for secret in secrets):
         raise ConfigError(
-            f"cluster.secret must have at least {SECRET_CHARS_MIN} letters off loopback: {MAKE_A_SECRET}"
+            f"cluster.secret must have at least {SECRET_CHARS_MIN} characters off loopback: {MAKE_A_SECRET}"
         )
     return ClusterKeys(*secrets)
 

@@ -208,7 +208,7 @@ def clean_name(name: str) -> str:
     if len(name) > ATTACHMENT_NAME_CHARS_MAX:
         return ""
     shown = shown_text(name)
-    cleaned = "".join("_" if letter in UNSAFE_IN_NAMES else letter for letter in shown).strip(" .")
+    cleaned = "".join("_" if char in UNSAFE_IN_NAMES else char for char in shown).strip(" .")
     return cleaned or (NAMELESS if name else "")
 
 

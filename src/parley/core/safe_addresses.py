@@ -54,7 +54,7 @@ def url_problem(url: str, allowed: Sequence[Network], setting: str = FOR_WEBHOOK
     if parts is None:
         return "url is not a valid address"
     host = parts.raw_host
-    if len(url) > URL_CHARS_MAX or not url.isascii() or any(letter.isspace() for letter in url):
+    if len(url) > URL_CHARS_MAX or not url.isascii() or any(char.isspace() for char in url):
         return f"url must be ASCII without spaces, at most {URL_CHARS_MAX} characters"
     if parts.scheme not in ("http", "https") or not host:
         return "url must begin with https:// and name a host"

@@ -37,8 +37,8 @@ UNSPACED = re.compile(
 MARKS = str.maketrans("", "", HIT_BEGINS + HIT_ENDS)
 
 EMPTY_SEARCH = BAD_REQUEST.because("q needs a letter or a digit")
-LONG_SEARCH = BAD_REQUEST.because(f"q has at most {SEARCH_CHARS_MAX} letters and {SEARCH_WORDS_MAX} words")
-SHORT_PREFIX = BAD_REQUEST.because(f"a word with * needs {PREFIX_CHARS_MIN} letters or more before it")
+LONG_SEARCH = BAD_REQUEST.because(f"q has at most {SEARCH_CHARS_MAX} characters and {SEARCH_WORDS_MAX} words")
+SHORT_PREFIX = BAD_REQUEST.because(f"a word with * needs {PREFIX_CHARS_MIN} characters or more before it")
 
 
 def expression_of(text: str) -> str | Refusal:

@@ -38,16 +38,16 @@ def shown_text(text: str) -> str:
     kept = list[str]()
     flags = {flag.start(): flag.group() for flag in SUBDIVISION_FLAG.finditer(text)}
     until = 0
-    for at, letter in enumerate(text):
+    for at, char in enumerate(text):
         if at < until:
             continue
         if at in flags:
             kept += flags[at]
             until = at + len(flags[at])
-        elif unicodedata.category(letter) in BREAKS:
+        elif unicodedata.category(char) in BREAKS:
             kept.append(" ")
-        elif _is_shown(letter, kept, text[at + 1 : at + 2]):
-            kept.append(letter)
+        elif _is_shown(char, kept, text[at + 1 : at + 2]):
+            kept.append(char)
     return " ".join("".join(kept).split())
 
 
@@ -56,15 +56,15 @@ def shown_lines(text: str) -> str:
     return "\n".join(map(shown_text, text.splitlines())).strip("\n")
 
 
-def _is_shown(letter: str, before: list[str], after: str) -> bool:
+def _is_shown(char: str, before: list[str], after: str) -> bool:
     last = before[-1] if before else ""
-    if letter in (ZWNJ, ZWJ):
-        return last != "" and after != "" and _is_joined(letter, before, after)
-    if letter in EMOJI_SELECTORS:
+    if char in (ZWNJ, ZWJ):
+        return last != "" and after != "" and _is_joined(char, before, after)
+    if char in EMOJI_SELECTORS:
         return last != "" and (after == KEYCAP or unicodedata.category(last)[0] in "SP")
-    if letter in LETTER_SELECTORS:
+    if char in LETTER_SELECTORS:
         return last != "" and unicodedata.category(last) == "Lo"
-    return letter not in BLANK and unicodedata.category(letter) not in ("Cf", "Cs")
+    return char not in BLANK and unicodedata.category(char) not in ("Cf", "Cs")
 
 
 def _is_joined(joiner: str, before: list[str], after: str) -> bool:
@@ -73,14 +73,14 @@ def _is_joined(joiner: str, before: list[str], after: str) -> bool:
         return unicodedata.category(after)[0] == "L" and after not in BLANK
     if joiner == ZWJ and (_is_symbol(before[-1]) or before[-1] in EMOJI_SELECTORS | SKIN_TONES):
         return _is_symbol(after)
-    letter = next((one for one in reversed(before) if unicodedata.category(one)[0] != "M"), "")
-    return _is_from_right(letter) and _is_from_right(after)
+    char = next((one for one in reversed(before) if unicodedata.category(one)[0] != "M"), "")
+    return _is_from_right(char) and _is_from_right(after)
 
 
-def _is_symbol(letter: str) -> bool:
-    return unicodedata.category(letter)[0] == "S" and letter not in BLANK
+def _is_symbol(char: str) -> bool:
+    return unicodedata.category(char)[0] == "S" and char not in BLANK
 
 
-def _is_from_right(letter: str) -> bool:
+def _is_from_right(char: str) -> bool:
     """A letter of a script that is written from right to left, whose letters join."""
-    return letter != "" and unicodedata.bidirectional(letter) in ("AL", "R")
+    return char != "" and unicodedata.bidirectional(char) in ("AL", "R")

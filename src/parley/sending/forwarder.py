@@ -39,7 +39,7 @@ from parley.wire.frames import RequestId
 
 CALLS_PER_NODE_MAX = 4
 CALL_CHARS_MAX = 192 * 1024
-"""Less than a megabyte, even of letters that take four bytes: sending and checking it takes little time."""
+"""Less than a megabyte, even of characters that take four bytes: it is sent and checked in little time."""
 CHAT_DRAFTS_PER_CALL_MAX = 98
 """Two transactions of DynamoDB: a hot chat does not delay the other chats of its batch for long."""
 RETRY_WITHIN_SECONDS = 2.5

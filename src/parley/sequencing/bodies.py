@@ -79,7 +79,7 @@ def check_allocation(chat_id: str, count: int, floor: int) -> Allocation:
     if not 1 <= count <= COUNT_MAX or not 0 <= floor <= SEQUENCE_MAX:
         raise ValueError(f"count must be 1 to {COUNT_MAX}, and floor 0 to {SEQUENCE_MAX}")
     if not 1 <= len(chat_id) <= CHAT_ID_CHARS_MAX:
-        raise ValueError(f"a chat id has 1 to {CHAT_ID_CHARS_MAX} letters")
+        raise ValueError(f"a chat id has 1 to {CHAT_ID_CHARS_MAX} characters")
     return Allocation(chat_id, count, floor)
 
 

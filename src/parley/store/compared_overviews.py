@@ -49,9 +49,9 @@ LEFT_REMEMBERED_MAX = 250
 
 CHAT_BYTES_USUAL_MAX = TAG_BYTES + 1 + 4 + 3
 """An epoch below 2**7, a head below 2**28, a revision below 2**21."""
-TOKEN_LETTERS_USUAL_MAX = (USER_CHATS_MAX + LEFT_REMEMBERED_MAX) * CHAT_BYTES_USUAL_MAX * 4 // 3 + 4
-assert TOKEN_LETTERS_USUAL_MAX < FRAME_BYTES_MAX * 3 // 4, "a request with the longest token fits in a frame"
-TOKEN_LETTERS = re.compile(rf"[A-Za-z0-9_-]{{2,{FRAME_BYTES_MAX}}}")
+TOKEN_CHARS_USUAL_MAX = (USER_CHATS_MAX + LEFT_REMEMBERED_MAX) * CHAT_BYTES_USUAL_MAX * 4 // 3 + 4
+assert TOKEN_CHARS_USUAL_MAX < FRAME_BYTES_MAX * 3 // 4, "a request with the longest token fits in a frame"
+TOKEN_CHARS = re.compile(rf"[A-Za-z0-9_-]{{2,{FRAME_BYTES_MAX}}}")
 
 Version = tuple[int, int, int]
 """Epoch, head and the revision of the person's row. The epoch is 0 for a chat that the person has left."""
@@ -315,7 +315,7 @@ def tag_of(chat_id: str) -> bytes:
 
 
 def encode_token(sent: Versions) -> str:
-    """Its letters need no escaping in JSON or in a URL."""
+    """Its characters need no escaping in JSON or in a URL."""
     packed = bytearray(TOKEN_FORMAT)
     for tag, version in sent.items():
         packed += tag
@@ -329,7 +329,7 @@ def encode_token(sent: Versions) -> str:
 
 def decode_token(token: str) -> Versions:
     """Refused if this is not a token of an overview."""
-    if not TOKEN_LETTERS.fullmatch(token) or len(token) % 4 == 1:
+    if not TOKEN_CHARS.fullmatch(token) or len(token) % 4 == 1:
         raise Refused(NO_TOKEN)
     packed = urlsafe_b64decode(token + "=" * (-len(token) % 4))
     if packed[:1] != TOKEN_FORMAT:

@@ -1,6 +1,6 @@
 """Chats and their members over HTTP."""
 
-from parley.store.compared_overviews import TOKEN_LETTERS_USUAL_MAX
+from parley.store.compared_overviews import TOKEN_CHARS_USUAL_MAX
 from tests.harness.clients import Answer, Frame, HttpClient, Person
 from tests.integration.gateway.serving import Place, assert_refused, message
 
@@ -55,7 +55,7 @@ async def test_a_long_token_of_the_chat_list_is_read(place: Place) -> None:
     """A token as long as that of a person with 5,000 chats reaches the store, which decides about it."""
     async with place.serving() as served:
         (ann,) = await served.people("ann")
-        token = "A" * TOKEN_LETTERS_USUAL_MAX
+        token = "A" * TOKEN_CHARS_USUAL_MAX
         answer = await served.as_(ann).get(f"/v1/chats?changed_since={token}")
         assert_refused(answer, 400, "bad_request")
         assert "changed_since" in answer.body["reason"]

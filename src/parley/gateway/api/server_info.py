@@ -36,7 +36,7 @@ async def show_server(call: Call) -> Answer:
         name=config.server.name,
         version=__version__,
         registration=_registration(config, call),
-        password_length_min=config.password_letters_min,
+        password_length_min=config.password_chars_min,
         features=features,
         limits=limits.WELCOME_LIMITS,
         vapid_key=await services.push.public_key() if web_push else UNSET,

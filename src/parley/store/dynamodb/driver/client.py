@@ -414,7 +414,7 @@ class Dynamo:
         After OutcomeUnknown, the same actions with the same token (within 10 minutes) are done once at most.
         """
         if not 0 < len(actions) <= ACTIONS_MAX or not 0 < len(token) <= TOKEN_CHARS_MAX:
-            raise ValueError(f"1 to {ACTIONS_MAX} actions, and a token of 1 to {TOKEN_CHARS_MAX} letters")
+            raise ValueError(f"1 to {ACTIONS_MAX} actions, and a token of 1 to {TOKEN_CHARS_MAX} characters")
         request = {
             "TransactItems": [action.request(self.prefix) for action in actions],
             "ClientRequestToken": token,
