@@ -36,7 +36,7 @@ LEVEL = 9
 BLOCK_BYTES = 64 * 1024
 """Of records in a block, before compression: what one message costs to read."""
 BLOCK_BYTES_MAX = 2 * 1024 * 1024
-"""No block is larger: one message is at most 64 KiB of text, which JSON may write with six bytes each."""
+"""No block is larger: one message is at most 64 KiB of text, which JSON may write with six bytes a char."""
 SENDERS_LISTED_MAX = 1_000
 """A segment with more people does not list them, and an erasure reads all of it."""
 CHAIN_START = bytes(32)
