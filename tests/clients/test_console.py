@@ -16,6 +16,12 @@ FIRST_VISIT_KB_MAX = 90
 
 
 @pytest.mark.timeout(120)
+def test_the_parts_of_the_console_do_what_they_say() -> None:
+    """Every test that needs no browser passes."""
+    npm("test", folder=CONSOLE)
+
+
+@pytest.mark.timeout(120)
 def test_the_first_visit_is_small() -> None:
     """At most 90 KB compressed, in at most 8 requests."""
     build(CONSOLE)

@@ -8,6 +8,11 @@ const plural = (count: number, one: string, many: string) => `${number(count)} $
 export const s = {
   ...controls,
   product: "Parley console",
+  themes: [
+    ["system", "System"],
+    ["light", "Light"],
+    ["dark", "Dark"],
+  ],
   // The door
   onlyLook: "Only look: nothing can be changed from this tab",
   doorHint: "For operators. It ends after 8 hours, or half an hour without you.",
@@ -22,7 +27,6 @@ export const s = {
   wrongPassword: "Wrong username or password.",
   // Frame
   console: "Console",
-  menu: "Menu",
   skip: "Skip to the page",
   openChat: "Open the chat",
   signedInAs: (name: string) => `Signed in as ${name}`,
@@ -38,6 +42,7 @@ export const s = {
   // Parts
   loading: "Loading…",
   unreachableHint: "It is asked again every five seconds.",
+  staleHint: (at: string) => `What you see is of ${at}. It is asked again every five seconds.`,
   storeAway: "The store does not answer.",
   storeAwayHint: "The server runs, and cannot read or write. See Overview and the server's log.",
   failed: "This did not work.",
@@ -123,8 +128,8 @@ export const s = {
   noDeadLetters: "No dead letters.",
   noDeadLettersHint: "Everything that was to be delivered was delivered, or is on its way.",
   withoutFilter: "None match. Show all that are pending.",
-  byError: (count: number) => `${number(count)} by error`,
-  byHour: (count: number) => `The newest ${number(count)} by hour`,
+  recipients: "For whom",
+  andMore: (count: number) => `And ${number(count)} more.`,
   errors: "Errors",
   hours: "Hours",
   hour: "Hour",
@@ -137,7 +142,7 @@ export const s = {
   markOf: (id: string) => `Mark ${id}`,
   markShown: (count: number) => `Mark all ${number(count)} shown`,
   marked: (count: number) => `${number(count)} marked`,
-  thisFilter: "This filter",
+  thisFilter: (count: number | null) => (count === null ? "This filter" : `This filter: ${number(count)}`),
   when: "When",
   chat: "Chat",
   recipient: "For",

@@ -6,7 +6,7 @@ import { Button, Field, Select, Switch } from "parley-ui/controls.js";
 import { api } from "../app/api.js";
 import { told } from "../app/words.js";
 import { Danger } from "../parts/Danger.js";
-import { Act, row } from "../parts/parts.js";
+import { Act, Dangerous, row } from "../parts/parts.js";
 import { number, s } from "../strings.en.js";
 import { Erasure } from "./Erasure.js";
 import c from "./OneChat.module.css";
@@ -42,7 +42,9 @@ export function ChatActions({ chat }: { chat: ChatOverview }) {
         {chat.type === "group" && <Act onClick={ask("rename")}>{s.rename}</Act>}
         <Act onClick={ask("retention")}>{s.changeRetention}</Act>
         <Act onClick={ask("fanout")}>{s.changeFanout}</Act>
-        <Act onClick={ask("delete")}>{s.deleteChat}</Act>
+        <Dangerous>
+          <Act onClick={ask("delete")}>{s.deleteChat}</Act>
+        </Dangerous>
       </div>
       <Checked found={checked.value} />
       {isDeleted.value && <Erasure id={chat.chat_id} />}

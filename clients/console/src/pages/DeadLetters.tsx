@@ -19,10 +19,8 @@ import { Orders } from "./Replay.js";
 
 type LetterPage = Answer<"GET /v1/admin/dlq">;
 
-/** Each page, and how many of the newest are counted by hour. */
 const PAGE_SIZE = 200;
 const TYPING_MS = 400;
-const HOUR_MS = 3_600_000;
 const STATUS_LOOKS = { pending: "warn", replayed: "good", permanently_failed: "bad" } as const;
 const TEXTS = ["error", "chat_id", "recipient", "topic"] as const;
 const TIMES = ["after", "before"] as const;
@@ -80,8 +78,7 @@ function Letters() {
             ? { ids: [...marked.value] }
             : { filter: filterOf(new URLSearchParams(valuesOf(fields))) }
         }
-        what={marked.value.size ? s.marked(marked.value.size) : s.thisFilter}
-        seen={feed.value.value?.records ?? []}
+        what={marked.value.size ? s.marked(marked.value.size) : s.thisFilter(feed.value.value?.total ?? null)}
         onDone={done}
       />
       <Shown
@@ -90,10 +87,7 @@ function Letters() {
       >
         {(page) => (
           <>
-            <div class={columns}>
-              <Errors page={page} chosen={chosen} />
-              <Hours records={page.records} />
-            </div>
+            <Summary chosen={chosen} />
             <List page={page} pages={pages} marked={marked} feed={feed} />
           </>
         )}
@@ -188,26 +182,67 @@ async function lettersOf(filter: DeadLetterFilter, pages: number): Promise<Lette
   return found;
 }
 
-type Group = LetterPage["groups"][number];
+/** How many match, by what they have in common. */
+function Summary({ chosen }: { chosen: DeadLetterFilter }) {
+  const feed = useFeed(
+    () => api("GET /v1/admin/dlq/summary", { query: chosen as Record<string, string> }),
+    [JSON.stringify(chosen)],
+  );
+  const filter = { ...(chosen as Record<string, string>), status: chosen.status ?? "all" };
+  return (
+    <Shown feed={feed}>
+      {({ errors, hours, recipients }) => (
+        <>
+          <div class={columns}>
+            <Counts
+              name={s.errors}
+              of={s.error}
+              rows={errors.map(({ error, count }) => ({
+                name: error,
+                count,
+                href: hrefOf("dlq", "", { ...filter, error }),
+              }))}
+            />
+            <Counts
+              name={s.recipients}
+              of={s.recipient}
+              rows={recipients.map(({ recipient, count }) => ({
+                name: recipient,
+                count,
+                href: hrefOf("dlq", "", { ...filter, recipient }),
+              }))}
+            />
+            <Counts
+              name={s.hours}
+              of={s.hour}
+              rows={hours.map(({ at, count }) => ({ name: hourOf(Date.parse(at)), count }))}
+            />
+          </div>
+        </>
+      )}
+    </Shown>
+  );
+}
 
-function Errors({ page, chosen }: { page: LetterPage; chosen: DeadLetterFilter }) {
-  const most = Math.max(1, ...page.groups.map(({ count }) => count));
-  const status = chosen.status ?? "all";
-  const shown: readonly Column<Group>[] = [
-    {
-      name: s.error,
-      cell: ({ error }) => (
-        <a href={hrefOf("dlq", "", { status, error })}>
-          <Name of={error} />
-        </a>
-      ),
-    },
+interface Count {
+  readonly name: string;
+  readonly count: number;
+  readonly href?: string;
+}
+
+const COUNTS_SHOWN = 12;
+
+function Counts({ name, of, rows }: { name: string; of: string; rows: readonly Count[] }) {
+  const most = Math.max(1, ...rows.map(({ count }) => count));
+  const shown: readonly Column<Count>[] = [
+    { name: of, cell: (row) => <Name of={row.name} {...(row.href && { href: row.href })} /> },
     { name: s.count, cell: ({ count }) => number(count), isNumber: true },
     { name: s.share, cell: ({ count }) => <Bar of={count} most={most} />, isUnnamed: true },
   ];
   return (
-    <Section title={s.byError(page.total)}>
-      <Table name={s.errors} columns={shown} rows={page.groups} keyOf={({ error }) => error} />
+    <Section title={name}>
+      <Table name={name} columns={shown} rows={rows.slice(0, COUNTS_SHOWN)} keyOf={(row) => row.name} />
+      {rows.length > COUNTS_SHOWN && <p class={quiet}>{s.andMore(rows.length - COUNTS_SHOWN)}</p>}
     </Section>
   );
 }
@@ -220,33 +255,6 @@ function Bar({ of, most }: { of: number; most: number }) {
   );
 }
 
-interface Hour {
-  readonly at: number;
-  readonly count: number;
-}
-
-/** When the letters of this page came. */
-function Hours({ records }: { records: readonly DeadLetterInfo[] }) {
-  const counts = new Map<number, number>();
-  for (const { dlq_timestamp } of records) {
-    const at = Math.floor(Date.parse(dlq_timestamp) / HOUR_MS) * HOUR_MS;
-    counts.set(at, (counts.get(at) ?? 0) + 1);
-  }
-  const rows: Hour[] = [...counts].map(([at, count]) => ({ at, count })).slice(0, HOURS_SHOWN);
-  const most = Math.max(1, ...counts.values());
-  const shown: readonly Column<Hour>[] = [
-    { name: s.hour, cell: ({ at }) => hourOf(at) },
-    { name: s.count, cell: ({ count }) => number(count), isNumber: true },
-    { name: s.share, cell: ({ count }) => <Bar of={count} most={most} />, isUnnamed: true },
-  ];
-  return (
-    <Section title={s.byHour(records.length)}>
-      <Table name={s.hours} columns={shown} rows={rows} keyOf={({ at }) => at} />
-    </Section>
-  );
-}
-
-const HOURS_SHOWN = 12;
 const hourFormat = new Intl.DateTimeFormat(undefined, {
   day: "numeric",
   month: "short",

@@ -17,12 +17,7 @@ export function OneLetter({ dlqId }: { dlqId: string }) {
   const feed = useOnce(() => api("GET /v1/admin/dlq/{dlq_id}", { path: { dlq_id: dlqId } }), [dlqId]);
   return (
     <Page title={s.letter} from={{ title: s.deadLetters, href: hrefOf("dlq") }}>
-      <Orders
-        chosen={() => ({ ids: [dlqId] })}
-        what={dlqId}
-        seen={feed.value.value ? [feed.value.value] : []}
-        onDone={() => void feed.reload()}
-      />
+      <Orders chosen={() => ({ ids: [dlqId] })} what={dlqId} onDone={() => void feed.reload()} />
       <Shown feed={feed}>
         {(letter) => (
           <>

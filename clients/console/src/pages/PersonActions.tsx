@@ -7,7 +7,7 @@ import { Dialog } from "parley-ui/Dialog.js";
 import { wholeTime } from "parley-ui/time.js";
 import { api } from "../app/api.js";
 import { Danger } from "../parts/Danger.js";
-import { Act, Id, pre, row } from "../parts/parts.js";
+import { Act, Dangerous, Id, pre, row } from "../parts/parts.js";
 import { s } from "../strings.en.js";
 
 export type PersonAction =
@@ -42,7 +42,6 @@ export function PersonButtons({
     "resetLink",
     "setPassword",
     person.is_operator ? "endOperator" : "makeOperator",
-    "deletePerson",
   ];
   return (
     <div class={row}>
@@ -51,6 +50,9 @@ export function PersonButtons({
           {s[action]}
         </Act>
       ))}
+      <Dangerous>
+        <Act onClick={() => onAsk("deletePerson")}>{s.deletePerson}</Act>
+      </Dangerous>
     </div>
   );
 }

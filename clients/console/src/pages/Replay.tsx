@@ -1,7 +1,7 @@
 /** Look first, then replay or discard exactly what was seen; and how far the replays are. */
 
 import { signal, useSignal } from "@preact/signals";
-import type { DeadLetterInfo, DeadLetterPreview, PreviewOrder } from "parley-chat";
+import type { DeadLetterPreview, PreviewOrder } from "parley-chat";
 import { Alert, Button } from "parley-ui/controls.js";
 import { clockTimeSeconds, wholeTime } from "parley-ui/time.js";
 import { useEffect } from "preact/hooks";
@@ -24,19 +24,19 @@ type OrdersProps = {
   chosen: () => PreviewOrder;
   /** What is chosen, in words. */
   what: string;
-  /** Letters that are shown: replays under way are found by them. */
-  seen: readonly DeadLetterInfo[];
   onDone: () => void;
 };
 
-export function Orders({ chosen, what, seen, onDone }: OrdersProps) {
+export function Orders({ chosen, what, onDone }: OrdersProps) {
   const preview = useSignal<{ readonly action: Action; readonly seen: DeadLetterPreview } | null>(null);
   const said = useSignal("");
   const failure = useSignal("");
-  const underWay = [...new Set(seen.filter(({ queued }) => queued).map(({ job_id }) => job_id))].join();
+  const known = useFeed(() => api("GET /v1/admin/dlq/jobs"), []).value.value?.jobs ?? [];
+  const underWay = known.filter(({ action, waiting }) => action === "replay" && waiting > 0);
+  const key = underWay.map(({ job_id }) => job_id).join();
   useEffect(() => {
-    for (const jobId of underWay.split(",")) if (jobId) remember(jobId);
-  }, [underWay]);
+    for (const { job_id } of underWay) remember(job_id);
+  }, [key]);
   const look = async (action: Action) => {
     said.value = "";
     failure.value = "";

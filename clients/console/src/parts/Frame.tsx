@@ -1,6 +1,5 @@
 /** Who is signed in, where one can go, and the page of the address. */
 
-import { useSignal } from "@preact/signals";
 import { chooseTheme, theme } from "parley-ui/appearance.js";
 import { IconButton, Select } from "parley-ui/controls.js";
 import { useLater } from "parley-ui/later.js";
@@ -19,12 +18,10 @@ import { Loading } from "./Shown.js";
 
 export function Frame() {
   useEffect(() => overview.start(), []);
-  const isOpen = useSignal(false);
   const entry = pageOf(place.value.name);
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   useEffect(() => {
-    isOpen.value = false;
     main.current?.scrollTo(0, 0);
     // Whoever followed a link reads on in the page; the first page is read from its beginning.
     if (!isFirst.current) main.current?.focus();
@@ -42,20 +39,10 @@ export function Frame() {
       >
         {s.skip}
       </a>
-      <div class={`${c.side} ${isOpen.value ? c.open : ""}`}>
+      <div class={c.side}>
         <div class={c.brand}>
           <img src="/assets/console.svg" alt="" width="32" height="32" />
           <span>{s.product}</span>
-          <span class={c.menu}>
-            <IconButton
-              icon={isOpen.value ? "close" : "settings"}
-              name={s.menu}
-              aria-expanded={isOpen.value}
-              onClick={() => {
-                isOpen.value = !isOpen.value;
-              }}
-            />
-          </span>
         </div>
         <nav class={c.pages} aria-label={s.console}>
           {PAGES.map((one) => (
@@ -75,8 +62,13 @@ export function Frame() {
 
 function PageLink({ entry, isHere }: { entry: PageEntry; isHere: boolean }) {
   const waiting = waitingFor(entry.names[0]);
+  const link = useRef<HTMLAnchorElement>(null);
+  useEffect(() => {
+    // On a narrow screen the links are one row, which is longer than the screen.
+    if (isHere) link.current?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [isHere]);
   return (
-    <a href={hrefOf(entry.names[0])} aria-current={isHere ? "page" : undefined} aria-label={entry.title}>
+    <a ref={link} href={hrefOf(entry.names[0])} aria-current={isHere ? "page" : undefined}>
       {entry.title}
       {/* The number is drawn by the style: a name is what is written in a link. */}
       {waiting > 0 && <span class={c.waiting} aria-hidden="true" data-count={number(waiting)} />}

@@ -41,8 +41,20 @@ export function Page({ title: given, from, actions, children }: PageProps) {
         {actions && <div class={c.actions}>{actions}</div>}
         <Age />
       </header>
+      {isStale.value && !isPaused.value && <NoAnswer />}
       <div class={`${c.body} ${isStale.value ? c.stale : ""}`}>{children}</div>
     </>
+  );
+}
+
+function NoAnswer() {
+  return (
+    <div class={c.noAnswer} role="alert">
+      <Icon name="cloudOff" />
+      <span>
+        <strong>{s.unreachable}</strong> {s.staleHint(clockTimeSeconds(shownSince.value ?? 0))}
+      </span>
+    </div>
   );
 }
 

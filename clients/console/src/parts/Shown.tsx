@@ -1,5 +1,6 @@
 /** What a feed has: nothing yet, an error, nothing at all, or something, perhaps with an error above it. */
 
+import { CannotConnect } from "parley-chat";
 import { Button } from "parley-ui/controls.js";
 import { Icon } from "parley-ui/Icon.js";
 import type { ComponentChildren } from "preact";
@@ -22,7 +23,8 @@ export function Shown<Value>({ feed, empty, children }: ShownProps<Value>) {
   if (value === null) return trouble || <Loading />;
   return (
     <>
-      {trouble}
+      {/* That nobody answers is said once, above the page. */}
+      {!(error instanceof CannotConnect) && trouble}
       {empty?.when(value) ? <Empty>{empty.say}</Empty> : children(value)}
     </>
   );

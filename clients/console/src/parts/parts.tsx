@@ -25,6 +25,11 @@ export function Act(props: ComponentProps<typeof Button>) {
   );
 }
 
+/** An action that cannot be undone stands out among the others. */
+export function Dangerous({ children }: { children: ComponentChildren }) {
+  return <span class={c.dangerous}>{children}</span>;
+}
+
 /** A part of a page with a heading of its own. */
 export function Section({
   title,
@@ -66,7 +71,7 @@ export function Time({ at }: { at: string | null | undefined }) {
   const ms = Date.parse(at);
   const whole = wholeTime(ms);
   return (
-    <time dateTime={at} title={whole}>
+    <time class={c.time} dateTime={at} title={whole}>
       {s.ago(Math.round((now.value - ms) / MS_PER_SECOND))}
     </time>
   );

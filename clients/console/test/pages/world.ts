@@ -4,7 +4,7 @@ import { createServer, type Server as HttpServer } from "node:http";
 import type { BrowserContextOptions, Page } from "playwright-core";
 import { World as AnyWorld, PASSWORD, type Somebody, until } from "../../../ui/test/world.js";
 
-export { PASSWORD, Server, type Somebody, until } from "../../../ui/test/world.js";
+export { PASSWORD, type Said, Server, type Somebody, until } from "../../../ui/test/world.js";
 
 /** A server, the console, and a browser, for the tests of one file. */
 export class World extends AnyWorld {
