@@ -76,3 +76,10 @@ def test_the_page_without_a_bundler_sends_what_was_written_offline() -> None:
     """In Chromium: sign up, write, and write on while the server is killed."""
     build()
     npm("exec", "--", "vitest", "run", "--config=vitest.browser.config.ts", "examples", env=programs())
+
+
+@pytest.mark.timeout(300)
+def test_the_widget_in_the_page_of_a_shop() -> None:
+    """In Chromium: a visitor of the shop writes, is answered, and writes on while the server is killed."""
+    build()
+    npm("exec", "--", "vitest", "run", "--config=vitest.browser.config.ts", "widget", env=programs())
