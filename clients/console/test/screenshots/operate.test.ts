@@ -71,7 +71,7 @@ async function main(): Promise<void> {
       await shoot(page, name.toLowerCase());
     }
     await goTo(page, "Reports");
-    await page.getByRole("link", { name: /^It insults me/ }).click();
+    await page.getByRole("link", { name: /not for the first time/ }).click();
     await page.getByRole("table", { name: "What stands around it" }).waitFor();
     await shoot(page, "report");
     await asks(page, "Resolve", "report-resolve");
