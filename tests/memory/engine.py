@@ -17,7 +17,7 @@ from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOvervi
 from tests.memory.delivery import MemoryDeliveryQueues
 from tests.memory.entry_changes import MemoryEntries
 from tests.memory.log import MemoryLog
-from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
+from tests.memory.maintenance import MemoryInspection, MemoryRepairs
 from tests.memory.people import (
     MemoryDirectory,
 )
@@ -70,7 +70,6 @@ class MemoryStore:
         self.outbox = MemoryOutbox(tables)
         self.queues = MemoryDeliveryQueues(tables)
         self.entries = MemoryEntries(tables)
-        self.listing = MemoryListing(tables)
         self.inspection = MemoryInspection(tables)
         self.repairs = MemoryRepairs(tables)
         self.transfer = MemoryTransfer(tables)

@@ -1,4 +1,4 @@
-"""The ports of an operator in memory: `ChatListing`, `Inspection` and `Repairs`."""
+"""The ports of an operator in memory: `Inspection` and `Repairs`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from parley.store.rows import (
     CounterRow,
     EntryRow,
     KeyRow,
-    ListedChat,
-    ListedMember,
     LogChunk,
     MemberRow,
     PositionRow,
     Repair,
     Traces,
 )
-from parley.store.rules import SAME_TITLE_MAX, direct_key
-from tests.memory.tables import MemoryChat, MemoryState, Tables
+from parley.store.rules import direct_key
+from tests.memory.tables import MemoryChat, Tables
 
 ROWS_PER_PAGE = 500
 
@@ -31,57 +29,6 @@ T = TypeVar("T")
 def pages(rows: list[T]) -> Iterator[list[T]]:
     for start in range(0, len(rows), ROWS_PER_PAGE):
         yield rows[start : start + ROWS_PER_PAGE]
-
-
-class MemoryListing:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
-        records = self._tables.chats.values()
-        found = [
-            ListedChat(
-                record.chat.chat_id,
-                record.chat.chat_type.value,
-                record.chat.title if not record.is_direct else ", ".join(self._names(record)),
-                len(record.members),
-                record.counter,
-                record.chat.created_at,
-            )
-            for record in records
-            if of_user_id is None or of_user_id in record.members
-        ]
-        return sorted(found, key=lambda chat: (chat.created_at, chat.chat_id))
-
-    def _names(self, record: MemoryChat) -> list[str]:
-        known = filter(self._tables.has_account, record.members)
-        return sorted(self._tables.user(user_id).username for user_id in known)
-
-    async def find_chats(self, name: str) -> list[ListedChat]:
-        records, chats = self._tables.chats, await self.chats()
-        titles = {chat_id: (record.chat.title or "").casefold() for chat_id, record in records.items()}
-        keys = {chat_id: direct_key(list(record.pair)) for chat_id, record in records.items()}
-        return [chat for chat in chats if name in (chat.chat_id, keys[chat.chat_id]) and name] or [
-            chat for chat in chats if titles[chat.chat_id] == name.casefold() != ""
-        ][:SAME_TITLE_MAX]
-
-    async def members(self, chat_id: str) -> list[ListedMember]:
-        tables, found = self._tables, []
-        record = self._tables.chats.get(chat_id)
-        for member in record.members.values() if record is not None else ():
-            state = self._tables.states.get((member.user_id, chat_id), MemoryState(0))
-            found.append(
-                ListedMember(
-                    member.user_id,
-                    tables.user(member.user_id).username if tables.has_account(member.user_id) else None,
-                    member.role.value,
-                    member.joined_at,
-                    member.joined_sequence,
-                    state.delivered[0],
-                    state.read[0],
-                )
-            )
-        return sorted(found, key=lambda member: (member.joined_sequence, member.username or ""))
 
 
 class MemoryInspection:

@@ -32,6 +32,10 @@ class MemoryTransfer:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
+    async def chats(self, chat_ids: Sequence[str] | None = None) -> AsyncIterator[list[ChatRecord]]:
+        for page in pages(list(_chats(self._tables))):
+            yield [one for one in page if chat_ids is None or one.chat.chat_id in chat_ids]
+
     async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
         for page in pages(list(READERS[kind](self._tables))):
             yield page
@@ -81,7 +85,7 @@ class MemoryTransfer:
 # Reading
 
 
-def _chats(tables: Tables) -> Iterable[Record]:
+def _chats(tables: Tables) -> Iterable[ChatRecord]:
     for row in tables.chats.values():
         yield ChatRecord(
             chat=row.chat,
@@ -121,7 +125,6 @@ def _cursors(tables: Tables) -> Iterable[Record]:
 
 
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
-    ChatRecord: _chats,
     MemberRecord: _members,
     MemberStateRecord: _states,
     CursorRecord: _cursors,

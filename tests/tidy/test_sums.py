@@ -8,7 +8,7 @@ from parley.store import ports
 from tests.tidy.repository import ROOT
 from tests.tidy.test_glossary import words_of
 
-METHODS_MAX = 85
+METHODS_MAX = 83
 """Of all ports together, with those that an engine may leave out."""
 MAY_BE_LEFT_OUT = {"Outbox", "Feed", "Allocator"}
 """Some engine that is there has none of its own: no port is optional that every engine has."""
@@ -36,12 +36,12 @@ class Sum(Struct, frozen=True):
 
 
 SUMS = (
-    Sum("src/parley/store", 22_290, ("dynamodb/driver",)),
+    Sum("src/parley/store", 22_000, ("dynamodb/driver",)),
     Sum("src/parley/store/sqlite", 5_660),
-    Sum("src/parley/store/dynamodb", 6_770, ("driver",)),
-    Sum("src/parley/store/cassandra", 5_480),
-    Sum("src/parley/records", 2_050),
-    Sum("tests/memory", 1_850),
+    Sum("src/parley/store/dynamodb", 6_660, ("driver",)),
+    Sum("src/parley/store/cassandra", 5_360),
+    Sum("src/parley/records", 2_110),
+    Sum("tests/memory", 1_780),
 )
 """A limit falls with what it counts. Whoever raises one says why in the commit."""
 

@@ -57,6 +57,7 @@ class TieredTransfer:
     def __init__(self, hot: Transfer, archived: ArchivedLogs) -> None:
         self._hot = hot
         self._archived = archived
+        self.chats = hot.chats
         self.log_ends = hot.log_ends
         self.settle = hot.settle
         self.begin_anew = hot.begin_anew

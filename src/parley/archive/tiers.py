@@ -30,7 +30,7 @@ from parley.model import (
     Persisted,
 )
 from parley.objects.ports import ObjectMissing, Objects
-from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
+from parley.store.maintenance import Inspection, Repairs, Transfer
 from parley.store.paging import Row, fitting, page_of
 from parley.store.ports import (
     Allocator,
@@ -303,10 +303,6 @@ class TieredEngine:
     @property
     def transfer(self) -> Transfer:
         return TieredTransfer(self._engine.transfer, self.bulk)
-
-    @property
-    def listing(self) -> ChatListing:
-        return self._engine.listing
 
     @property
     def inspection(self) -> Inspection:

@@ -67,7 +67,6 @@ def raise_epochs(
     from parley.cli.output import note, plural, print_json
     from parley.cli.places import CommandFailed, find_place
     from parley.clock import wall_clock
-    from parley.store.records import ChatRecord
 
     place = find_place(data, config)
     if not place.is_shared and place.server_process() is not None:
@@ -77,7 +76,7 @@ def raise_epochs(
         transfer = engine.transfer
         if apply:
             return await transfer.begin_anew(wall_clock())
-        return sum([len(page) async for page in transfer.records(ChatRecord)])
+        return sum([len(page) async for page in transfer.chats()])
 
     count = ask(place, raise_all)
     if json:

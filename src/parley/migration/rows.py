@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 from parley.store.ports import Engine
-from parley.store.records import Record
+from parley.store.records import ChatRecord, Record
 from parley.store.tables import TABLE_OF
 
 
@@ -20,6 +21,8 @@ class StoreRows:
 
     def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
         """All of a kind, page by page; pages may be empty."""
+        if kind is ChatRecord:
+            return cast("AsyncIterator[list[Record]]", self._transfer.chats())
         table = TABLE_OF.get(kind)
         return self._transfer.records(kind) if table is None else self._records.scan(table)
 

@@ -10,40 +10,16 @@ from typing import Protocol
 
 from parley.model import StoredEntry
 from parley.store.invariants import Breach
-from parley.store.records import Record
+from parley.store.records import ChatRecord, Record
 from parley.store.rows import (
     ChatRow,
     KeyRow,
-    ListedChat,
-    ListedMember,
     LogChunk,
     MemberRow,
     PositionRow,
     Repair,
     Traces,
 )
-
-
-class ChatListing(Protocol):
-    """Lists of chats and members, for commands. May be used without `Engine.open`.
-
-    Whatever a person types may be asked for: a name or an id of nothing finds nothing.
-    """
-
-    async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
-        """Every chat, or those that one person is in; the oldest first."""
-        ...
-
-    async def find_chats(self, name: str) -> list[ListedChat]:
-        """The chats with this id or direct key, or else this title.
-
-        The case of a title does not matter. Of many chats with one title, some are found.
-        """
-        ...
-
-    async def members(self, chat_id: str) -> list[ListedMember]:
-        """The members of a chat, in the order in which they joined; then by name."""
-        ...
 
 
 class Inspection(Protocol):
@@ -140,8 +116,12 @@ class Transfer(Protocol):
     May be used without `Engine.open`, by one command at a time. No server runs on the store meanwhile.
     """
 
+    def chats(self, chat_ids: Sequence[str] | None = None) -> AsyncIterator[list[ChatRecord]]:
+        """Every chat, or those of these that exist, page by page. Beside a server, too."""
+        ...
+
     def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
-        """All of a kind that has no table (`RECORDS`), page by page, in an order of the engine's own."""
+        """All members, states of members, cursors or lanes, page by page, in an order of the engine's own."""
         ...
 
     async def put(self, records: Sequence[Record]) -> None:

@@ -32,7 +32,7 @@ from parley.model import (
     StoredChat,
     User,
 )
-from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
+from parley.store.maintenance import Inspection, Repairs, Transfer
 from parley.store.rows import ArchiveMark, Finding
 from parley.store.subscriptions import Subscriptions
 from parley.store.tables import Key, R, RecordChange, RecordTable
@@ -528,6 +528,7 @@ class Engine(Store, Protocol):
 
     Creating it connects to nothing. The caller calls `open` before it uses a port, except where a port says
     otherwise, and `close` last, with or without `open`.
+    Who has asked a port that may be used without `open` may then read `Directory` and `MemberStates`, too.
     """
 
     @property
@@ -563,11 +564,6 @@ class Engine(Store, Protocol):
     @property
     def queues(self) -> DeliveryQueues:
         """See `DeliveryQueues`."""
-        ...
-
-    @property
-    def listing(self) -> ChatListing:
-        """See `ChatListing`."""
         ...
 
     @property

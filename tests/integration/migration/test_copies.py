@@ -27,6 +27,7 @@ from parley.migration.fingerprints import Fingerprint, counts_as_content
 from parley.migration.rows import StoreRows
 from parley.migration.stores import CopySide, copy_store
 from parley.model import Action, Appended, Kind, ReadReceipts, StoredEntry
+from parley.records.listing import Listing
 from parley.store.dynamodb.driver import to_item
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished
@@ -158,7 +159,7 @@ async def logs_of(config: Config) -> dict[str, tuple[list[bytes], list[int], byt
     await engine.open()
     try:
         found = {}
-        for chat in await engine.listing.chats():
+        for chat in await Listing(engine, wall_clock).chats():
             page = await engine.log.read(chat.chat_id, 0, 1_000)
             assert page.complete
             hashed = log_hash.following(log_hash.empty_log(chat.chat_id), 0, page.entries, page.voids)

@@ -21,6 +21,7 @@ from parley.migration.stores import GROUPS, import_workspace
 from parley.migration.workspaces import ImportFailed, Workspace, kind_of
 from parley.model import AccountState, StoredEntry
 from parley.records.kinds import Kinds
+from parley.records.listing import Listing
 from parley.store.ports import Engine
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
@@ -59,12 +60,12 @@ async def chats(engine: Engine) -> dict[str, list[Entry]]:
     """The entries of each chat, by its title or the names of its two people."""
     return {
         str(chat.title): [decode_entry(e) for e in (await engine.log.read(chat.chat_id, 0, 100)).entries]
-        for chat in await engine.listing.chats()
+        for chat in await Listing(engine, wall_clock).chats()
     }
 
 
 async def named(engine: Engine) -> dict[str, str]:
-    return {user.user_id: user.username for user in await Kinds(engine, wall_clock).listing.users()}
+    return {user.user_id: user.username for user in await Listing(engine, wall_clock).users()}
 
 
 async def told(engine: Engine, title: str) -> list[tuple[str, str, str | None]]:
@@ -160,8 +161,10 @@ async def test_who_has_left_is_no_member(tmp_path: Path) -> None:
     """Their messages stay; they are in the chat no more, and their account is disabled."""
     async with opened(tmp_path / "data") as engine:
         await bring(engine, SlackExport(slack_zip(tmp_path / "slack.zip"), "slack"))
-        (chat,) = await engine.listing.find_chats("general")
-        members = {member.username: member.role for member in await engine.listing.members(chat.chat_id)}
+        (chat,) = await Listing(engine, wall_clock).find_chats("general")
+        members = {
+            member.username: member.role for member in await Listing(engine, wall_clock).members(chat.chat_id)
+        }
         assert members == {"ada.l": "owner", "bob": "member"}
         found = await Kinds(engine, wall_clock).accounts.user_by_name("gone")
         assert found is not None
@@ -185,8 +188,11 @@ async def test_an_import_may_be_repeated(tmp_path: Path) -> None:
         newer = await bring(engine, SlackExport(slack_zip(tmp_path / "three.zip", more), "slack"))
         assert newer.messages_stored == 1
         assert (await told(engine, "general"))[-1] == ("gone", "still here", "2017-07-16T10:13:20.000Z")
-        (chat,) = await engine.listing.find_chats("general")
-        assert {one.username for one in await engine.listing.members(chat.chat_id)} == {"ada.l", "bob"}
+        (chat,) = await Listing(engine, wall_clock).find_chats("general")
+        assert {one.username for one in await Listing(engine, wall_clock).members(chat.chat_id)} == {
+            "ada.l",
+            "bob",
+        }
 
 
 class Interrupted(Exception):
@@ -241,8 +247,8 @@ async def test_names_hide_nothing(tmp_path: Path) -> None:
         archive.writestr("channels.json", msgspec.json.encode([channel]))
     async with opened(tmp_path / "data") as engine:
         await bring(engine, SlackExport(path, "slack"))
-        (user,) = [one for one in await Kinds(engine, wall_clock).listing.users() if one.display_name]
-        (chat,) = await engine.listing.chats()
+        (user,) = [one for one in await Listing(engine, wall_clock).users() if one.display_name]
+        (chat,) = await Listing(engine, wall_clock).chats()
         names = (user.username, user.display_name, str(chat.title))
         assert all(name and name == shown_text(name) for name in names), names
 
@@ -262,7 +268,7 @@ async def test_old_messages_are_no_news(tmp_path: Path) -> None:
         await bring(engine, SlackExport(slack_zip(tmp_path / "slack.zip"), "slack"))
         assert engine.feed is not None
         assert await engine.feed.lags() == dict.fromkeys(GROUPS, 0)
-        (chat,) = await engine.listing.find_chats("general")
+        (chat,) = await Listing(engine, wall_clock).find_chats("general")
         await engine.transfer.put_positions(chat.chat_id, [StoredEntry(99, None)])
         with pytest.raises(ConfigError, match="deliveries are under way"):
             await bring(engine, SlackExport(tmp_path / "slack.zip", "slack"))

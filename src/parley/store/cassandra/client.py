@@ -139,6 +139,10 @@ class Cassandra:
         found = await map_concurrently(lambda key: self.rows(cql, *key), keys, REQUESTS_AT_ONCE_MAX)
         return [row for rows in found for row in rows]
 
+    async def pages_of(self, cql: str, names: Iterable[str]) -> AsyncIterator[list[Row]]:
+        """The rows of these partitions, as far as they can be, as one page."""
+        yield await self.rows_of(cql, [(name,) for name in dict.fromkeys(names) if is_key(name)])
+
     async def _read(
         self, statement: Statement, is_serial: bool, page: bytes | None, page_size: int
     ) -> tuple[list[Row], bytes | None]:

@@ -80,13 +80,10 @@ class CassandraInspection:
             yield [await self._chat(row) for row in rows]
 
     async def _chat_rows(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[Row]]:
+        pages = self._cassandra.pages(f"SELECT * FROM {CHATS}", page_size=ROWS_PER_PAGE)
         if chat_ids is not None:
-            asked = [(chat_id,) for chat_id in dict.fromkeys(chat_ids) if is_key(chat_id)]
-            yield [
-                row for row in await self._cassandra.rows_of(READ_CHAT, asked) if row["record"] is not None
-            ]
-            return
-        async for rows in self._cassandra.pages(f"SELECT * FROM {CHATS}", page_size=ROWS_PER_PAGE):
+            pages = self._cassandra.pages_of(READ_CHAT, chat_ids)
+        async for rows in pages:
             yield [row for row in rows if row["record"] is not None]
 
     async def _chat(self, row: Row) -> ChatRow:

@@ -86,7 +86,6 @@ class RecordRows:
         self._queues = queues
         self._clock = clock
         self._readers: dict[type[Record], tuple[str, Reader]] = {
-            ChatRecord: (CHATS, self._chats),
             MemberRecord: (MEMBERSHIPS, self._members),
             MemberStateRecord: (DELIVERY, _each(_state)),
             CursorRecord: (DEVICES, _each(_cursor)),
@@ -103,16 +102,19 @@ class RecordRows:
     def _pages(self, table: str) -> AsyncIterator[list[Row]]:
         return self._cassandra.pages(f"SELECT * FROM {table}", page_size=ROWS_PER_PAGE)
 
-    async def _chats(self, rows: list[Row]) -> list[Record]:
-        known = [row for row in rows if row["record"] is not None]
-        return await map_concurrently(self._chat, known, WRITES_AT_ONCE_MAX)
+    async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRecord]]:
+        pages = self._pages(CHATS) if chat_ids is None else self._cassandra.pages_of(READ_CHAT, chat_ids)
+        async for rows in pages:
+            known = [row for row in rows if row["record"] is not None]
+            yield await map_concurrently(self._chat, known, WRITES_AT_ONCE_MAX)
 
-    async def _chat(self, row: Row) -> Record:
+    async def _chat(self, row: Row) -> ChatRecord:
         """Changes that are pending get their effects first: the rows of members are read later."""
         chat_id: str = row["chat_id"]
-        await self._states.refresh_fence(self._states.new_state(chat_id, row["bucket"] or 0))
-        row = await self._cassandra.row(READ_CHAT, chat_id) or row
-        _, fence = await self._counters.fence(chat_id)
+        bucket, fence = await self._counters.fence(chat_id)
+        if fence.get("pending") is not None:
+            await self._states.refresh_fence(self._states.new_state(chat_id, bucket))
+            row = await self._cassandra.row(READ_CHAT, chat_id) or row
         return ChatRecord(
             chat=chat_in(row),
             direct_key=row["direct_key"],

@@ -22,7 +22,6 @@ from parley.store.cassandra.diagnosis import diagnose
 from parley.store.cassandra.directory import CassandraDirectory
 from parley.store.cassandra.entry_changes import CassandraEntries
 from parley.store.cassandra.inspection import CassandraInspection
-from parley.store.cassandra.listing import CassandraListing
 from parley.store.cassandra.log import CassandraLog
 from parley.store.cassandra.member_states import CassandraMemberStates
 from parley.store.cassandra.moved import move_to_records
@@ -119,7 +118,6 @@ class CassandraStore:
         self.queues = CassandraDeliveryQueues(cassandra)
         self.overviews = CassandraOverviews(cassandra, planner.rows, self.log.heads, self.cursors)
         counters = LogCounters(states, allocator if counters_elsewhere else None)
-        self.listing = CassandraListing(cassandra, self._connect, counters)
         self.inspection = CassandraInspection(counters, planner.rows, self._connect)
         self.repairs = CassandraRepairs(counters, prefixes, planner.rows, self._connect, clock)
         kept = RecordRows(counters, consents, self.queues, clock)

@@ -21,7 +21,7 @@ from parley.store.cassandra.log_rows import PUT_ENTRY, PUT_VOID
 from parley.store.cassandra.record_rows import SET_EPOCH, RecordRows
 from parley.store.cassandra.schema import CHATS, IMPORTED_IDS, LOG
 from parley.store.entries import place_in, tag_of
-from parley.store.records import Record
+from parley.store.records import ChatRecord, Record
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
@@ -61,6 +61,11 @@ class CassandraTransfer:
         self._cassandra = counters.states.cassandra
         self._consents = consents
         self._clock = clock
+
+    async def chats(self, chat_ids: Sequence[str] | None = None) -> AsyncIterator[list[ChatRecord]]:
+        await self._connect()
+        async for page in self._rows.chats(chat_ids):
+            yield page
 
     async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
         await self._connect()

@@ -18,7 +18,7 @@ from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.delivery_queues import queue_in, queue_key
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
 from parley.store.dynamodb.driver import Dynamo, Item, Value, map_concurrently, number, retry_unknown
-from parley.store.dynamodb.scans import table_pages
+from parley.store.dynamodb.scans import chat_pages, table_pages
 from parley.store.dynamodb.schema import (
     CHATS,
     COUNTERS,
@@ -59,12 +59,13 @@ class RecordItems:
 
     # Reading
 
+    async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRecord]]:
+        async for items in chat_pages(self._dynamo, chat_ids):
+            yield await map_concurrently(self._chat, items, WRITES_AT_ONCE_MAX)
+
     async def read(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
         table, record_in = READERS[kind]
         async for items in table_pages(self._dynamo, table):
-            if kind is ChatRecord:
-                yield await map_concurrently(self._chat, items, WRITES_AT_ONCE_MAX)
-                continue
             missing = await self._never_created(items)
             found = [record_in(item) for item in items if item.get("chat_id") not in missing]
             yield [record for records in found for record in records]
@@ -75,7 +76,7 @@ class RecordItems:
         found = await self._dynamo.batch_get(CHATS, [{"chat_id": chat_id} for chat_id in early])
         return set(early) - {item["chat_id"] for item in found}
 
-    async def _chat(self, item: Item) -> Record:
+    async def _chat(self, item: Item) -> ChatRecord:
         chat = chat_in(item)
         counter = await self._dynamo.get(COUNTERS, {"chat_id": chat.chat_id}) or {}
         return ChatRecord(
@@ -191,12 +192,7 @@ def _state(item: Item) -> list[Record]:
     return [replace(state, is_unasked=state.is_unasked and not state.has_left)]
 
 
-def _no_records(item: Item) -> list[Record]:
-    raise TypeError(f"{item} needs more than one item")
-
-
 READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
-    ChatRecord: (CHATS, _no_records),
     MemberRecord: (MEMBERSHIPS, _member),
     MemberStateRecord: (DELIVERY, _state),
     CursorRecord: (DEVICES, lambda item: [record_of(CursorRecord, item)]),

@@ -23,7 +23,6 @@ from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.entry_changes import DynamoEntries
 from parley.store.dynamodb.inspection import DynamoInspection
 from parley.store.dynamodb.keys import IdempotencyKeys
-from parley.store.dynamodb.listing import DynamoListing
 from parley.store.dynamodb.log import DynamoLog
 from parley.store.dynamodb.member_states import DynamoMemberStates
 from parley.store.dynamodb.moved import move_to_records
@@ -121,7 +120,6 @@ class DynamoStore:
         marks_table = COUNTERS if is_atomic else CHATS
         self.entries = DynamoEntries(dynamo, states, clock, ids, marks_table)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
-        self.listing = DynamoListing(dynamo, self._connect, counters)
         self.inspection = DynamoInspection(dynamo, counters, clock)
         self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
         self.transfer = DynamoTransfer(dynamo, self._connect, counters, clock, ids)

@@ -30,7 +30,7 @@ from parley.store.dynamodb.record_items import RecordItems
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS, KEYS, MESSAGES
 from parley.store.entries import place_in, tag_of
-from parley.store.records import Record
+from parley.store.records import ChatRecord, Record
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
@@ -51,6 +51,11 @@ class DynamoTransfer:
         self._clock = clock
         self._ids = make_ids
         self._items = RecordItems(dynamo, counters, clock, make_ids)
+
+    async def chats(self, chat_ids: Sequence[str] | None = None) -> AsyncIterator[list[ChatRecord]]:
+        await self._connect()
+        async for page in self._items.chats(chat_ids):
+            yield page
 
     async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
         await self._connect()

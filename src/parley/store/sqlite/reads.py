@@ -10,6 +10,7 @@ import apsw
 import msgspec
 
 from parley.errors import StoreError
+from parley.store.sqlite.command_connection import command_connection
 from parley.store.sqlite.damage import note, store_error, tables_of
 from parley.store.sqlite.database import Database
 from parley.store.sqlite.writer import Writer
@@ -21,10 +22,6 @@ class Reads:
     def __init__(self, database: Database, writer: Writer) -> None:
         self._database = database
         self._writer = writer
-
-    @property
-    def is_open(self) -> bool:
-        return self._database.is_open
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> apsw.Cursor:
         """A cursor over committed rows; StoreUnavailable while the file cannot be trusted.
@@ -44,6 +41,10 @@ class Reads:
             raise self._failed(error, place, what) from error
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Row]:
+        """Commands also ask without `Engine.open`: then the file is opened as it is, for this alone."""
+        if not self._database.is_open and not self._writer.is_reopening:
+            with command_connection(self._database.path.parent, read_only=True) as connection:
+                return connection.execute(sql, values).fetchall()
         try:
             return self.execute(sql, values).fetchall()
         except apsw.Error as error:

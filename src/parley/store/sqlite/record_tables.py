@@ -32,13 +32,17 @@ class TableOfRecords(Struct, frozen=True, kw_only=True):
     renamed: Mapping[str, str] = field(default_factory=dict)
     last_change: bool = False
 
-    def select(self, kind: type[Record], is_first: bool) -> str:
-        """A page of rows in the order of their keys, after a key unless it is the first."""
+    @property
+    def after(self) -> str:
+        """The condition of a page that is not the first one."""
+        return f"({', '.join(self.key)}) > ({', '.join('?' * len(self.key))})"
+
+    def select(self, kind: type[Record], where: str) -> str:
+        """A page of rows in the order of their keys."""
         names = [f"{self.derived.get(n) or self.renamed.get(n, n)} AS {n}" for n in column_names(kind)]
         order = ", ".join(self.key)
-        where = "" if is_first else f"WHERE ({order}) > ({', '.join('?' * len(self.key))})"
         columns = f"{order}, {', '.join(names)}"
-        return f"SELECT {columns} FROM {self.name} AS t {where} ORDER BY {order} LIMIT ?"
+        return f"SELECT {columns} FROM {self.name} AS t WHERE {where} ORDER BY {order} LIMIT ?"
 
     def insert(self, kind: type[Record]) -> str:
         """Keeps the number of a row that is there: others refer to it."""

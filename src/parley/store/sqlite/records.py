@@ -110,8 +110,7 @@ class SqliteRecords(SqliteScans):
         self._writer = writer
 
     def _rows(self, sql: str, values: tuple[str, ...]) -> list[Row]:
-        """Commands also ask without `open`."""
-        return self._reads.rows(sql, values) if self._reads.is_open else super()._rows(sql, values)
+        return self._reads.rows(sql, values)
 
     async def page(
         self, table: RecordTable[R], partition: str, after: str, limit: int, newest_first: bool = False

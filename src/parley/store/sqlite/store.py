@@ -23,7 +23,6 @@ from parley.store.sqlite.directory import SqliteDirectory
 from parley.store.sqlite.entry_changes import SqliteEntries
 from parley.store.sqlite.feed import SqliteFeed
 from parley.store.sqlite.inspection import SqliteInspection
-from parley.store.sqlite.listing import SqliteListing
 from parley.store.sqlite.log import SqliteLog
 from parley.store.sqlite.member_states import SqliteMemberStates
 from parley.store.sqlite.overview import SqliteOverviews
@@ -91,7 +90,6 @@ class SqliteStore:
         self.member_states = SqliteMemberStates(reads, self.writer)
         self.queues = SqliteDeliveryQueues(reads, self.writer)
         self.entries = SqliteEntries(reads, self.writer, states, self.database, clock)
-        self.listing = SqliteListing(folder)
         self.inspection = SqliteInspection(folder)
         self.repairs = SqliteRepairs(folder, clock)
         self.transfer = SqliteTransfer(folder)

@@ -14,24 +14,40 @@ from parley.store.records import ChatRecord, MemberStateRecord, Record, column_n
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import Row, command_connection, writing
 from parley.store.sqlite.parts import begin_anew, renew_changes
+from parley.store.sqlite.reads import json_ids
 from parley.store.sqlite.record_tables import TABLES
+from parley.store.tables import R, askable
 from parley.wire.codec import decode_entry
 
 ROWS_PER_PAGE = 1_000
 ENTRIES_PER_PAGE = 500
+OF_THESE = "chat_id IN (SELECT value FROM json_each(?)) AND "
 
 
 class SqliteTransfer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
-        table, names, after = TABLES[kind], column_names(kind), cast("Row | None", None)
+    async def chats(self, chat_ids: Sequence[str] | None = None) -> AsyncIterator[list[ChatRecord]]:
+        where, asked = "", []
+        if chat_ids is not None:
+            where, asked = OF_THESE, [json_ids(filter(askable, chat_ids))]
+        async for page in self._pages(ChatRecord, where, asked):
+            yield page
+
+    def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
+        return self._pages(kind)
+
+    async def _pages(
+        self, kind: type[R], where: str = "", values: Sequence[str] = ()
+    ) -> AsyncIterator[list[R]]:
+        """In the order of their keys. `where`: ends with AND."""
+        table, names, after = TABLES[kind], column_names(kind), cast("Row", ())
         keys = len(table.key)
         while True:
-            sql = table.select(kind, after is None)
+            sql = table.select(kind, where + (table.after if after else "TRUE"))
             with command_connection(self._folder, read_only=True) as connection:
-                rows = connection.execute(sql, (*(after or ()), ROWS_PER_PAGE)).fetchall()
+                rows = connection.execute(sql, (*values, *after, ROWS_PER_PAGE)).fetchall()
             if not rows:
                 return
             yield [record_of(kind, dict(zip(names, row[keys:], strict=True))) for row in rows]

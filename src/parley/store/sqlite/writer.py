@@ -144,6 +144,11 @@ class Writer:
     def available(self) -> bool:
         return self._reopening is None and not self._closed
 
+    @property
+    def is_reopening(self) -> bool:
+        """What was committed last is not known."""
+        return self._reopening is not None
+
     def add_piggyback(self, piggyback: Piggyback) -> None:
         self._piggybacks.append(piggyback)
 
