@@ -1,7 +1,7 @@
 /** A real server, the pages as they are built, and people in browsers of their own. */
 
 import { type ChildProcess, execFile, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -91,6 +91,19 @@ other.execute(sys.argv[2], sys.argv[3:])`;
       env: { ...process.env, ...this.#environment },
     });
     return stdout;
+  }
+
+  /** Keep what the store has now; what this resolves to brings it back, as after an accident. */
+  async backup(): Promise<() => Promise<void>> {
+    const kept = mkdtempSync(join(tmpdir(), "parley-kept-"));
+    await this.command("backup", kept);
+    return async () => {
+      await this.kill();
+      for (const name of readdirSync(this.#data)) rmSync(join(this.#data, name), { recursive: true });
+      await this.command("restore", kept);
+      rmSync(kept, { recursive: true });
+      await this.start();
+    };
   }
 
   /** Somebody who may operate. */
@@ -183,10 +196,11 @@ export class World {
       browser: Browser,
     ) => Kind,
     environment: Record<string, string> = {},
+    args: readonly string[] = [],
   ): Promise<Kind> {
     const server = new Server(environment);
     await server.start();
-    const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+    const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", ...args] });
     return new this(server, browser);
   }
 

@@ -163,20 +163,20 @@ export class Chats {
     const newest = [...listed].sort((one, other) => lastAt(other) - lastAt(one));
     newest.forEach((row, rank) => {
       const back = rank < READ_BACK_CHATS ? READ_BACK : READ_BACK_OTHERS;
-      if (row.last_acked_sequence === 0 && row.head > back) {
+      if (this.#positionOf(row) === 0 && row.head > back) {
         this.#client.chat(row.chat_id).seek(row.head - back);
       }
     });
     for (const row of listed) {
-      if (row.last_acked_sequence) {
-        this.#toRead.set(row.chat_id, {
-          from: row.last_acked_sequence,
-          to: row.head,
-          at: row.last_acked_sequence,
-        });
-      }
+      const from = this.#positionOf(row);
+      if (from > 0) this.#toRead.set(row.chat_id, { from, to: row.head, at: from });
     }
     this.#showCatchingUp();
+  }
+
+  /** How far this device has read: as it knows itself, or as it has told the server. */
+  #positionOf(row: OverviewChat): number {
+    return Math.max(row.last_acked_sequence, this.#client.core.cursors.get(row.chat_id)?.sequence ?? 0);
   }
 
   /** What this device had not read when it connected. */

@@ -305,7 +305,10 @@ export class Conversation {
         const window = await this.chat.window(options);
         if (this.#isClosed) return window.close();
         this.window.value?.close();
-        window.onChange(this.#changed);
+        window.onChange(() => {
+          this.#changed();
+          this.#tellOfLog();
+        });
         this.window.value = window;
         return;
       } catch (error) {

@@ -1,7 +1,7 @@
 /** What a page says when something is not as it should be. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { message, online, openChat, type Somebody, until, World, write } from "./world.js";
+import { message, online, openChat, type Somebody, signIn, until, World, write } from "./world.js";
 
 let world: World;
 let ada: Somebody;
@@ -104,4 +104,91 @@ test("an invitation is shown, and accepted", async () => {
   await page.getByRole("button", { name: "Invitations, 1" }).click();
   await page.getByRole("button", { name: "Accept Cellar" }).click();
   await page.getByRole("heading", { level: 1, name: "Cellar" }).waitFor();
+});
+
+test("a storage that fails is told, and what is written is sent from memory", async () => {
+  const page = await world.signedIn(ada);
+  await openChat(page, "Garden");
+  await page.evaluate(() => {
+    IDBDatabase.prototype.transaction = () => {
+      throw new DOMException("the connection is lost", "UnknownError");
+    };
+    IDBFactory.prototype.open = () => {
+      throw new DOMException("the connection is lost", "UnknownError");
+    };
+  });
+  await write(page, "with a broken disk");
+  await page
+    .getByRole("alert", { name: "Storage" })
+    .getByText(/storage has failed/)
+    .waitFor();
+  await until(
+    () => message(page, "with a broken disk").getAttribute("data-status"),
+    (status) => status === "sent" || status === "delivered",
+  );
+});
+
+test("a device that is removed is signed out in every tab", async () => {
+  const cleo = await world.server.person("cleo", "Cleo");
+  const one = await world.signedIn(cleo);
+  const other = await one.context().newPage();
+  await other.goto(world.address);
+  await online(other);
+  const { devices } = await world.server.call<{ devices: { device_id: string; current: boolean }[] }>(
+    cleo.token,
+    "GET",
+    "/v1/devices",
+  );
+  const browser = devices.find(({ current }) => !current);
+  await world.server.call(cleo.token, "DELETE", `/v1/devices/${browser?.device_id}`);
+  for (const page of [one, other]) await page.getByRole("heading", { name: /^Sign in to / }).waitFor();
+  await until(
+    () => one.evaluate(async () => (await indexedDB.databases()).length),
+    (left) => left === 0,
+  );
+});
+
+test("what is not what the server has is told, and read again", async () => {
+  const page = await world.page();
+  let isLying = false;
+  await page.routeWebSocket(/./, (socket) => {
+    const server = socket.connectToServer();
+    server.onMessage((frame) => {
+      const text = String(frame);
+      if (!isLying || !text.includes('"log_hash":"')) return socket.send(frame);
+      // One page whose hash is of another log.
+      isLying = false;
+      return socket.send(text.replace(/("log_hash":")[0-9a-f]{8}/, "$100000000"));
+    });
+  });
+  await signIn(page, "ada");
+  await openChat(page, "Garden");
+  await page.getByRole("button", { name: "Details" }).click();
+  const proof = page.getByRole("status", { name: "Completeness" });
+  await until(
+    () => proof.getAttribute("data-state"),
+    (state) => state === "proven",
+  );
+  isLying = true;
+  await world.server.say(ben, group, "is this the same log?");
+  await page.getByRole("alert").getByText("What this device has is not what the server has.").waitFor();
+  await message(page, "is this the same log?").waitFor();
+  await until(
+    () => proof.getAttribute("data-state"),
+    (state) => state === "proven" || state === "complete",
+  );
+});
+
+test("a chat that the server has restored is read again, and says so", async () => {
+  await world.server.say(ben, group, "before the accident");
+  const restore = await world.server.backup();
+  const page = await world.signedIn(ada);
+  await openChat(page, "Garden");
+  await message(page, "before the accident").waitFor();
+  await world.server.say(ben, group, "lost by the accident");
+  await message(page, "lost by the accident").waitFor();
+  await restore();
+  await page.getByText("The server restored this chat; reading it again.").waitFor();
+  await message(page, "lost by the accident").waitFor({ state: "detached" });
+  await message(page, "before the accident").waitFor();
 });
