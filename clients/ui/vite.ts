@@ -49,7 +49,7 @@ export const shared: UserConfig = {
     reportCompressedSize: false,
   },
   define: { __VERSION__: JSON.stringify(process.env.npm_package_version) },
-  css: { modules: { generateScopedName: "[local]_[hash:base64:5]" } },
+  css: { modules: { generateScopedName: "[hash:base64:5]" } },
   server: { proxy },
   preview: { proxy },
 };

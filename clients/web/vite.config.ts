@@ -1,8 +1,8 @@
 import { defineConfig, type Plugin } from "vite";
 import { shared } from "../ui/vite.js";
 
-/** The SDK without its parts for files and notifications, what pages are made of, and what draws them. */
-const BASE = /typescript\/src\/(?!files|push)|\/ui\/src\/|node_modules\/@?preact/;
+/** The SDK without its parts for files and notifications, what pages are made of and say, and what draws them. */
+const BASE = /typescript\/src\/(?!files|push)|\/ui\/src\/|node_modules\/@?preact|strings\.en\.ts$/;
 
 /** The service worker knows the files of its build. */
 const files: Plugin = {

@@ -131,6 +131,9 @@ export class ClientReading {
       get head() {
         return chat.row?.head;
       },
+      get epoch() {
+        return chat.row?.epoch;
+      },
       page: (query) => this.page(chatId, { ...query, shown: true }),
       sequenceOf: (messageId) => this.#sequenceOf(chatId, messageId),
       left: () => this.#windows.delete(window),

@@ -37,6 +37,8 @@ export interface WindowContext {
   readonly isOnline: boolean;
   /** The end of the log, as far as this client knows it. */
   readonly head: number | undefined;
+  /** Of the log, as far as this client knows it: after a restored backup it is another log. */
+  readonly epoch: number | undefined;
   page(query: { after?: number; before?: number; limit: number }): Promise<Batch>;
   sequenceOf(messageId: string): Promise<number>;
   left(window: ChatWindow): void;
@@ -144,9 +146,9 @@ export class ChatWindow {
     const voids = frame.voids ?? [];
     const numbers = [...frame.entries.map((entry) => entry.sequence), ...voids];
     const [first, last] = [Math.min(...numbers), Math.max(...numbers)];
-    if (frame.epoch !== this.#epoch && this.#epoch > 0) {
-      this.#epoch = 0;
-      void this.open({}).catch(() => {});
+    if (frame.epoch < this.#epoch) return;
+    if (frame.epoch > this.#epoch && this.#epoch > 0) {
+      void this.#startOver(frame.epoch);
       return;
     }
     if (last <= this.#to) return;
@@ -162,7 +164,8 @@ export class ChatWindow {
 
   /** @internal There may be more behind the end: the connection is back. */
   async catchUp(): Promise<void> {
-    const { head } = this.#context;
+    const { head, epoch = 0 } = this.#context;
+    if (epoch > this.#epoch && this.#epoch > 0) return this.#startOver(epoch);
     if (head === undefined || head <= this.#to || this.#isCatchingUp || !this.#isAtEnd) return;
     this.#isAtEnd = false;
     if (head - this.#to > BEHIND_MAX) return this.#changed();
@@ -173,6 +176,18 @@ export class ChatWindow {
       // It stays behind until the next connection, or until the application asks.
     }
     this.#isCatchingUp = false;
+  }
+
+  /** The log is another one: what is shown of the old one is not in it. */
+  async #startOver(epoch: number): Promise<void> {
+    const before = this.#epoch;
+    this.#epoch = epoch;
+    try {
+      await this.open({});
+    } catch {
+      // The next connection tries again.
+      this.#epoch = before;
+    }
   }
 
   #begin(stretch: Piece): void {
@@ -232,9 +247,10 @@ export class ChatWindow {
   /** What this device has of a range, if it has all of it; at the end of the log as much of it as there is. */
   async #stored(from: number, to: number): Promise<Piece | null> {
     const { known, chatId, head } = this.#context;
+    const wanted = Math.max(this.#epoch, this.#context.epoch ?? 0);
     const { epoch, entries, ranges } = await known.read(chatId, from, to);
     const range = ranges.find(([first, last]) => first <= from && from <= last);
-    if (!range || (this.#epoch > 0 && epoch !== this.#epoch)) return null;
+    if (!range || (wanted > 0 && epoch !== wanted)) return null;
     const last = Math.min(to, range[1]);
     if (last < to && head !== undefined && last < head) return null;
     // Before the server has said where the log ends, it is where this device has read it to.

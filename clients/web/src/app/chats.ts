@@ -176,7 +176,10 @@ export class Chats {
 
   /** How far this device has read: as it knows itself, or as it has told the server. */
   #positionOf(row: OverviewChat): number {
-    return Math.max(row.last_acked_sequence, this.#client.core.cursors.get(row.chat_id)?.sequence ?? 0);
+    return Math.max(
+      row.last_acked_sequence,
+      this.#client.core.reading?.cursors.get(row.chat_id)?.sequence ?? 0,
+    );
   }
 
   /** What this device had not read when it connected. */

@@ -7,6 +7,9 @@ import { framed } from "./live.js";
 import { go, route } from "./route.js";
 import { worker } from "./worker.js";
 
+export { watchAttention } from "./attention.js";
+export { watchVersion } from "./version.js";
+
 /** The page has what it needs by then. */
 const KEEP_MS = 8_000;
 

@@ -3,7 +3,6 @@
 import { signal } from "@preact/signals";
 import { BadToken, type Client, Closed, connect, indexedDb, type Me, memory } from "parley-chat";
 import { kept } from "parley-ui/kept.js";
-import { watchAttention } from "./attention.js";
 import { Chats } from "./chats.js";
 import { Live } from "./live.js";
 import { People } from "./people.js";
@@ -19,7 +18,6 @@ import {
   signOut,
 } from "./session.js";
 import { stopUploads } from "./uploads.js";
-import { watchVersion } from "./version.js";
 
 /** Everything that a signed-in page has. */
 export interface App {
@@ -45,6 +43,8 @@ export const app = signal<App | null>(null);
 export const isSignedIn = signal<boolean | null>(null);
 /** Whether the session ended by itself. */
 export const wasSignedOut = signal(false);
+/** The server has newer pages than this one. */
+export const isOld = signal(false);
 export const ownProfile = signal<Me | null>(null);
 export const server = signal<ServerInfo>({
   name: location.host,
@@ -91,16 +91,20 @@ async function open(person: Person): Promise<void> {
   const people = new People(client);
   const chats = new Chats(client, people);
   client.on("connection", () => void watchEnd(client));
-  watchVersion(client);
-  stopWatching = watchAttention(client);
   app.value = { client, person, live, people, chats };
   isSignedIn.value = true;
   await chats.load();
   void loadProfile();
   void people.loadBlocked();
-  void loadShell()
-    .then((shell) => shell.serveShell(client, chats))
-    .catch(() => {});
+  void loadShell().then(
+    (shell) => {
+      if (client.failure) return;
+      shell.watchVersion(client);
+      stopWatching = shell.watchAttention(client);
+      shell.serveShell(client, chats).catch(() => {});
+    },
+    () => {},
+  );
 }
 
 /** The page is there without it. */

@@ -1,9 +1,7 @@
 /** Whether the server has newer pages than this one: it goes on, and offers to be loaded again. */
 
-import { signal } from "@preact/signals";
 import type { Client } from "parley-chat";
-
-export const isOld = signal(false);
+import { isOld } from "./state.js";
 
 const ASK_MS_MIN = 60_000;
 const ENTRY = /<script type="module"[^>]* src="([^"]+)"/;
@@ -12,6 +10,7 @@ let askedAt = Number.NEGATIVE_INFINITY;
 
 /** Look after each new connection: a server is updated while it is away. */
 export function watchVersion(client: Client): void {
+  if (client.isOnline) void look();
   client.on("connection", () => {
     if (client.isOnline && performance.now() - askedAt > ASK_MS_MIN) void look();
   });

@@ -4,8 +4,7 @@ import { useSignal } from "@preact/signals";
 import { Button } from "parley-ui/controls.js";
 import { Icon } from "parley-ui/Icon.js";
 import { useEffect } from "preact/hooks";
-import { useApp } from "../app/state.js";
-import { isOld } from "../app/version.js";
+import { isOld, useApp } from "../app/state.js";
 import { s } from "../strings.en.js";
 import c from "./Connection.module.css";
 

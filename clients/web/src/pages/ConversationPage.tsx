@@ -1,12 +1,10 @@
 /** One chat: its header, its messages, and the field to write in. */
 
 import { useSignal } from "@preact/signals";
-import { RequestRefused } from "parley-chat";
-import { Avatar, Button, IconButton } from "parley-ui/controls.js";
+import { Avatar, IconButton } from "parley-ui/controls.js";
 import controls from "parley-ui/controls.module.css";
 import { Icon } from "parley-ui/Icon.js";
 import { useLater } from "parley-ui/later.js";
-import { reasonOf } from "parley-ui/pageSession.js";
 import { listTime } from "parley-ui/time.js";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Conversation } from "../app/conversation.js";
@@ -40,13 +38,14 @@ export function ConversationPage({ conversation }: { conversation: Conversation 
     leave.current = toLatest.value;
   }, [toLatest.value]);
   const isGone = trouble.value === "not_a_member" || trouble.value === "not_found";
+  const Gone = useLater(isGone && !loaded.value ? loadGone : null);
   return (
     <ActionsContext.Provider value={actions}>
       <main class={frame.main}>
         <Header conversation={conversation} />
         <LogNotice conversation={conversation} />
         {isGone && !loaded.value ? (
-          <Gone conversation={conversation} />
+          Gone && <Gone conversation={conversation} />
         ) : (
           <MessageList conversation={conversation} />
         )}
@@ -67,6 +66,7 @@ export function ConversationPage({ conversation }: { conversation: Conversation 
   );
 }
 
+const loadGone = () => import("./Gone.js");
 const loadDetails = () => import("./Details.js");
 
 function Header({ conversation }: { conversation: Conversation }) {
@@ -169,32 +169,5 @@ function LogNotice({ conversation: { notice } }: { conversation: Conversation })
     <p role="status" class={notice.value ? c.notice : "sr"}>
       {notice.value ? s.logRebuilt : ""}
     </p>
-  );
-}
-
-/** A chat that the person is not in; one that is open can be joined by whoever has its link. */
-function Gone({ conversation }: { conversation: Conversation }) {
-  const reason = useSignal("");
-  const isLeft = conversation.trouble.value === "not_a_member";
-  const join = async () => {
-    try {
-      await conversation.join();
-    } catch (error) {
-      const isClosed = error instanceof RequestRefused && !error.temporary;
-      reason.value = isClosed ? s.notOpen : reasonOf(error);
-    }
-  };
-  return (
-    <div class={frame.nothing}>
-      <Icon name="block" size={40} />
-      <p>{isLeft ? s.notMember : s.notFound}</p>
-      {isLeft && !reason.value && (
-        <>
-          <p class={controls.hint}>{s.notMemberHint}</p>
-          <Button onClick={() => void join()}>{s.joinChat}</Button>
-        </>
-      )}
-      {reason.value && <p role="alert">{reason.value}</p>}
-    </div>
   );
 }

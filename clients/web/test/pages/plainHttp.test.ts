@@ -15,7 +15,9 @@ let world: PlainWorld;
 let ada: Somebody;
 let ben: Somebody;
 beforeAll(async () => {
-  world = await PlainWorld.open({ PARLEY_SERVER_HOSTS: NAME }, [`--host-resolver-rules=MAP ${NAME} 127.0.0.1`]);
+  world = await PlainWorld.open({ PARLEY_SERVER_HOSTS: NAME, PARLEY_ACCOUNTS_REGISTRATION: "open" }, [
+    `--host-resolver-rules=MAP ${NAME} 127.0.0.1`,
+  ]);
   ada = await world.server.person("ada", "Ada");
   ben = await world.server.person("ben", "Ben");
   await world.server.chat(ada, [ben], "Garden");

@@ -158,9 +158,12 @@ test("what is not what the server has is told, and read again", async () => {
       if (!isLying || !text.includes('"log_hash":"')) return socket.send(frame);
       // One page whose hash is of another log.
       isLying = false;
-      return socket.send(text.replace(/("log_hash":")[0-9a-f]{8}/, "$100000000"));
+      return socket.send(
+        text.replace(/"log_hash":"1:(.)/, (_, first) => `"log_hash":"1:${first === "a" ? "b" : "a"}`),
+      );
     });
   });
+  await world.server.say(ben, group, "the first of all");
   await signIn(page, "ada");
   await openChat(page, "Garden");
   await page.getByRole("button", { name: "Details" }).click();
@@ -181,10 +184,10 @@ test("what is not what the server has is told, and read again", async () => {
 
 test("a chat that the server has restored is read again, and says so", async () => {
   await world.server.say(ben, group, "before the accident");
-  const restore = await world.server.backup();
   const page = await world.signedIn(ada);
   await openChat(page, "Garden");
   await message(page, "before the accident").waitFor();
+  const restore = await world.server.backup();
   await world.server.say(ben, group, "lost by the accident");
   await message(page, "lost by the accident").waitFor();
   await restore();
