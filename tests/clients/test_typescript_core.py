@@ -1,6 +1,7 @@
 """The core of the TypeScript SDK does what Python's does, life by life, on a network that hurts."""
 
 import subprocess
+import sys
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryFile
@@ -12,7 +13,7 @@ import pytest
 from parley.concurrency import map_concurrently
 from tests.model_server.server import at_once
 from tests.model_server.trace import relive
-from tests.node import FOLDER, node_tool
+from tests.node import FOLDER, node_tool, npm
 from tests.seeds import IS_VARIED, ROUNDS, try_seed
 
 LIVES = 500 if IS_VARIED else 10 * ROUNDS
@@ -71,6 +72,19 @@ def test_the_core_in_typescript_lives_the_same_lives(seed: int, tmp_path: Path) 
             f"again: echo {different[0].seed} | .venv/bin/python -m tests.model_server | node {program}",
         ]
     )
+
+
+@pytest.mark.randomised
+@pytest.mark.timeout(300)
+def test_the_duties_hold_at_the_model_server_of_python(seed: int) -> None:
+    """Each scenario of each duty, and those of other tabs, is played at the same server as Python's lives."""
+    try_seed()
+    env = {
+        "PARLEY_MODEL_SERVER": f"{sys.executable} -m tests.model_server",
+        "PARLEY_SIMULATE_SEED": str(seed % 2**31),
+    }
+    said = npm("exec", "--", "vitest", "run", "test/core/", "--reporter=verbose", env=env)
+    assert "22. An overview may be older than a frame that arrived before it." in said
 
 
 def test_the_model_server_does_several_things_at_once() -> None:

@@ -374,8 +374,8 @@ class ModelServer:
                 record.entries[sequence], record.wires[sequence] = changed, msgspec.json.encode(changed)
                 return
 
-    def start_over(self, chat_id: str) -> None:
-        """The log is lost and rebuilt under a higher epoch, with only its first half."""
+    def start_over(self, chat_id: str, keeps: int | None = None) -> None:
+        """The log is lost and rebuilt under a higher epoch, with its first half, or so many entries."""
         old = self.tables.chats[chat_id]
         chat = msgspec.structs.replace(old.chat, epoch=old.chat.epoch + 1)
         self.tables.chats[chat_id] = MemoryChat(chat, counter=0, members=old.members)
@@ -383,7 +383,7 @@ class ModelServer:
         for place in [at for at in marks if at[0].startswith(message_place(chat_id, 0)[:-1])]:
             del marks[place]
         kept = [entry for entry in old.entries.values() if entry is not None]
-        for number, entry in enumerate(kept[: len(kept) // 2], 1):
+        for number, entry in enumerate(kept[: len(kept) // 2 if keeps is None else keeps], 1):
             self.add(chat_id, msgspec.structs.replace(entry, epoch=chat.epoch, sequence=number))
         self.tables.chats[chat_id].change = self.tables.next_change()
         for (_, at), state in self.tables.states.items():

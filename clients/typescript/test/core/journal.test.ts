@@ -1,15 +1,16 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { OutboxFull, RequestRefused } from "../../src/core/errors.js";
 import { OUTBOX_MESSAGES_MAX } from "../../src/core/outbox.js";
+import { newServer } from "../model/anyServer.js";
 import { BEN, CHAT, Clock, Device, ME, pass, settle } from "../model/device.js";
-import { ModelServer, refusal } from "../model/server.js";
+import { type ModelServer, refusal } from "../model/server.js";
 
 let server: ModelServer;
 let clock: Clock;
 let device: Device;
 
 beforeEach(() => {
-  server = new ModelServer();
+  server = newServer();
   clock = new Clock();
   server.addChat(CHAT, [ME, BEN]);
   device = new Device(server, clock);

@@ -3,8 +3,9 @@
 import fc from "fast-check";
 import { beforeEach, describe, expect, test } from "vitest";
 import { keyOf, type OutgoingMessage } from "../../src/core/storage.js";
+import { newServer } from "../model/anyServer.js";
 import { BEN, CHAT, Clock, Device, ME, pass, settle } from "../model/device.js";
-import { ModelServer, refusal } from "../model/server.js";
+import { type ModelServer, refusal } from "../model/server.js";
 import { seedProperties } from "./duties/duty.js";
 
 seedProperties();
@@ -15,7 +16,7 @@ let leader: Device;
 let follower: Device;
 
 beforeEach(() => {
-  server = new ModelServer();
+  server = newServer();
   clock = new Clock();
   server.addChat(CHAT, [ME, BEN]);
   leader = new Device(server, clock, { deviceId: "one" });
@@ -91,7 +92,7 @@ describe("messages that another tab queued", () => {
     });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
-        server = new ModelServer();
+        server = newServer();
         server.addChat(CHAT, [ME, BEN]);
         leader = new Device(server, clock, { deviceId: "one" });
         follower = new Device(server, clock, { deviceId: "two" });

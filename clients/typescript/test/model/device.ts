@@ -32,6 +32,8 @@ export class Clock {
   }
 }
 
+const hexOf = (text: string): string => Buffer.from(text).toString("hex").padStart(8, "0").slice(-8);
+
 export interface DeviceOptions {
   readonly userId?: string;
   readonly deviceId?: string;
@@ -88,7 +90,7 @@ export class Device {
     const number = String(this.#sent).padStart(4, "0");
     const message: OutgoingMessage = {
       chatId: CHAT,
-      clientMessageId: `00000000-0000-4000-8000-${this.#options.deviceId.padStart(8, "0").slice(-8)}${number}`,
+      clientMessageId: `00000000-0000-4000-8000-${hexOf(this.#options.deviceId)}${number}`,
       content,
       createdAtMs: this.clock.wall,
       displayTime: new Date(this.clock.wall).toISOString(),

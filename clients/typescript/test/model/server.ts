@@ -305,21 +305,27 @@ export class ModelServer {
   /** A request arrives. */
   answer(session: Session, frame: ClientFrame): void {
     this.requests.push(frame);
+    const isSend = frame.type in APPENDING;
+    const refused = (isSend ? this.refuseSends : this.refuseOthers).shift();
+    if (refused) {
+      refuseIn(session, frame, refused);
+      return;
+    }
+    if (frame.type === "presence_subscribe") {
+      session.watched.clear();
+      for (const one of frame.user_ids) session.watched.add(one);
+    }
+    this.done(session, frame);
+  }
+
+  /** Do what is asked, and answer. */
+  protected done(session: Session, frame: ClientFrame): void {
+    const { userId, deviceId } = session;
     const re = frame.id ?? undefined;
     const reply = <Frame extends ServerFrame>(answer: Frame): void => {
       session.sent.push(re === undefined ? answer : { ...answer, re });
     };
-    const refuse = ({ retryAfterMs, ...told }: Refusal): void => {
-      const retry = retryAfterMs === undefined ? {} : { retry_after_ms: retryAfterMs };
-      session.sent.push({ type: "refused", re: re ?? null, ...told, ...retry });
-    };
-    const isSend = frame.type in APPENDING;
-    const refused = (isSend ? this.refuseSends : this.refuseOthers).shift();
-    const { userId, deviceId } = session;
-    if (refused) {
-      refuse(refused);
-      return;
-    }
+    const refuse = (why: Refusal): void => refuseIn(session, frame, why);
     if ("chat_id" in frame && !this.#chats.get(frame.chat_id)?.members.has(userId)) {
       refuse(refusal("not_a_member", { reason: "you are not a member of this chat" }));
       return;
@@ -371,10 +377,6 @@ export class ModelServer {
       }
       case "presence_subscribe":
       case "presence_query":
-        if (frame.type === "presence_subscribe") {
-          session.watched.clear();
-          for (const one of frame.user_ids) session.watched.add(one);
-        }
         reply({
           type: "presence_state",
           presences: frame.user_ids.map((user_id) => ({
@@ -589,6 +591,11 @@ export class ModelServer {
   #time(): string {
     return new Date(this.now()).toISOString();
   }
+}
+
+function refuseIn(session: Session, { id }: ClientFrame, { retryAfterMs, ...told }: Refusal): void {
+  const retry = retryAfterMs === undefined ? {} : { retry_after_ms: retryAfterMs };
+  session.sent.push({ type: "refused", re: id ?? null, ...told, ...retry });
 }
 
 const APPENDING = { send_message: 1, edit_message: 1, delete_message: 1, react: 1 };

@@ -119,6 +119,20 @@ test("a clock that jumps by a year in any direction loses and doubles nothing", 
   }
 });
 
+test("a lease that was written before the clock was set back keeps nobody from leading", async () => {
+  const world = new World({ hasLocks: false });
+  const token = world.server.addPerson("ada");
+  const chatId = world.server.addChat(["ada"]);
+  const leader = await world.open({ token });
+  // One that nobody looks at takes no lead from another: it waits for the lease.
+  const other = await world.open({ token, isVisible: false });
+  await world.until(() => other.client.isOnline);
+  world.wallAt -= 365 * 86_400_000;
+  leader.crash();
+  await world.result(other.client.chat(chatId).send("hi").stored, 60_000);
+  expect(other.client.isLeader).toBe(true);
+});
+
 test("a token function that never answers is asked again", async () => {
   const { world, token } = adasWorld();
   let asked = 0;

@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from "vitest";
-
+import { newServer } from "../../model/anyServer.js";
 import { BEN, CHAT, Clock, Device, ME, pass, settle } from "../../model/device.js";
-import { HEARTBEAT_SECONDS, ModelServer, refusal } from "../../model/server.js";
+import { HEARTBEAT_SECONDS, type ModelServer, refusal } from "../../model/server.js";
 import { duty } from "./duty.js";
 
 const SECOND = 1_000;
@@ -12,7 +12,7 @@ let clock: Clock;
 let device: Device;
 
 beforeEach(() => {
-  server = new ModelServer();
+  server = newServer();
   clock = new Clock();
   server.now = () => clock.wall;
   server.addChat(CHAT, [ME, BEN]);

@@ -2,8 +2,9 @@ import fc from "fast-check";
 import { beforeEach, expect, test } from "vitest";
 import type { ClientFrame, SendMessage } from "../../../src/contract.js";
 import { backoffMs, decideResend, defaultTiming } from "../../../src/core/timing.js";
+import { newServer } from "../../model/anyServer.js";
 import { BEN, CHAT, Clock, Device, ME, pass, settle } from "../../model/device.js";
-import { HEARTBEAT_SECONDS, ModelServer, refusal } from "../../model/server.js";
+import { HEARTBEAT_SECONDS, type ModelServer, refusal } from "../../model/server.js";
 import { duty, seedProperties } from "./duty.js";
 
 seedProperties();
@@ -17,7 +18,7 @@ let clock: Clock;
 let device: Device;
 
 beforeEach(() => {
-  server = new ModelServer();
+  server = newServer();
   clock = new Clock();
   server.now = () => clock.wall;
   server.addChat(CHAT, [ME, BEN]);
@@ -210,7 +211,7 @@ duty(3, () => {
     });
     fc.assert(
       fc.property(fates, fc.integer({ min: 1, max: 6 }), (told, count) => {
-        server = new ModelServer();
+        server = newServer();
         server.addChat(CHAT, [ME, BEN]);
         device = new Device(server, clock);
         online();
@@ -246,6 +247,20 @@ duty(3, () => {
     device.send("hello", { kind: "edit", targetId: entry?.message_id ?? "" });
     device.pump();
     expect(device.up.map((frame) => frame.type)).toEqual(["send_message"]);
+    settle(device);
+    expect(contents()).toEqual(["hello", "more", "hello"]);
+  });
+
+  test("what a broken connection took back goes before what waited", () => {
+    online();
+    device.send("hi");
+    settle(device);
+    const [entry] = server.log(CHAT);
+    device.send("more");
+    device.send("hello", { kind: "edit", targetId: entry?.message_id ?? "" });
+    device.pump();
+    device.cut();
+    online();
     settle(device);
     expect(contents()).toEqual(["hello", "more", "hello"]);
   });
