@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-from tests.mutants.faults import all_faults
+from tests.mutants.faults import faults_of_pytest
 
 MARKER = "thorough"
 OPTION = "--short"
@@ -37,14 +37,14 @@ def is_short(config: pytest.Config) -> bool:
 def not_collected(nodeids: Iterable[str]) -> list[str]:
     """The tests of planted faults that are not among these: a short run would let their faults through."""
     found = {name for nodeid in nodeids for name in (nodeid, nodeid.partition("[")[0])}
-    return sorted({fault.test for fault in all_faults()} - found)
+    return sorted({fault.test for fault in faults_of_pytest()} - found)
 
 
 @cache
 def tests_of_faults() -> dict[str, frozenset[str]]:
     """By test function, the parameters with which it catches a planted fault; empty where it has none."""
     found = defaultdict[str, set[str]](set)
-    for fault in all_faults():
+    for fault in faults_of_pytest():
         function, _, parameters = fault.test.partition("[")
         found[function].add(parameters.removesuffix("]"))
     return {function: frozenset(parameters) for function, parameters in found.items()}

@@ -9,9 +9,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+from ops import node_builds
 from tests.mutants.copies import Copy
 from tests.mutants.faults import FAULTS_MIN, PROMISES, Fault, all_faults, problems_of, promises_in
-from tests.mutants.running import Verdict, run_tests, shared_for_all, try_fault
+from tests.mutants.running import RUN_SECONDS_MAX, Verdict, run_tests, shared_for_all, try_fault
+from tests.mutants.vitest import run_vitest
 
 AT_ONCE = min(2, os.cpu_count() or 1)
 OUTPUT_LINES = 60
@@ -22,6 +24,9 @@ NICENESS = 10
 def main() -> int:
     options = arguments()
     faults = chosen(all_faults(), options.only)
+    if (reason := node_builds.why_not()) and any(fault.is_in_typescript for fault in faults):
+        print(f"*** {reason}: no fault is planted in TypeScript. ***", file=sys.stderr)
+        faults = [fault for fault in faults if not fault.is_in_typescript]
     if options.list:
         for fault in faults:
             print(f"{fault.id:<44} {fault.test}")
@@ -65,7 +70,10 @@ def unplantable(faults: list[Fault]) -> list[str]:
 
 def all_pass(copies: "queue.Queue[Copy]", faults: list[Fault]) -> bool:
     """Every named test exists and passes without a fault: else its failure would show nothing."""
-    tests = sorted({fault.test for fault in faults})
+    titles = sorted({fault.test for fault in faults if fault.is_in_typescript})
+    tests = sorted({fault.test for fault in faults if not fault.is_in_typescript})
+    if titles and not titles_pass(copies, titles):
+        return False
     shares = [share for start in range(AT_ONCE) if (share := tests[start::AT_ONCE])]
     print(f"{len(tests)} tests without a fault …", flush=True)
 
@@ -89,6 +97,21 @@ def all_pass(copies: "queue.Queue[Copy]", faults: list[Fault]) -> bool:
             "\nA named test fails without a fault, or does not exist. No fault was planted.", file=sys.stderr
         )
     return not failures
+
+
+def titles_pass(copies: "queue.Queue[Copy]", titles: list[str]) -> bool:
+    """Each of these tests of Vitest exists and passes."""
+    print(f"{len(titles)} tests in TypeScript without a fault …", flush=True)
+    node_builds.install(node_builds.SDK)
+    copy = copies.get()
+    try:
+        _, output, phases = run_vitest(copy, titles, RUN_SECONDS_MAX)
+    finally:
+        copies.put(copy)
+    passed = [one.test for one in phases if one.outcome == "passed"]
+    if missing := sorted(set(titles) - set(passed)):
+        print(output, *missing, "\nThese do not pass, or do not exist.", sep="\n", file=sys.stderr)
+    return not missing
 
 
 def try_all(copies: "queue.Queue[Copy]", faults: list[Fault]) -> list[Verdict]:

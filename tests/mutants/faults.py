@@ -3,7 +3,7 @@
 `faults.jsonl` holds one fault a line: `old` stands exactly once in `file` and is replaced by `new`; then
 `test` must fail, because `promise`, a row of docs/promises.md, no longer holds. `says` tells the fault in
 words. `raises` names the error that the test ends with, where that is neither an assertion nor one of
-Parley's own.
+Parley's own. A fault of the SDK in TypeScript is caught by a test of Vitest: its file, and its title.
 """
 
 import ast
@@ -23,7 +23,7 @@ FAULTS_MIN = 80
 
 
 class Fault(Struct, forbid_unknown_fields=True):
-    """`promise`: the beginning of a row's first cell; `test`: a node id of pytest."""
+    """`promise`: the beginning of a row's first cell; `test`: a node id of pytest, or `file::title`."""
 
     id: str
     promise: str
@@ -33,6 +33,11 @@ class Fault(Struct, forbid_unknown_fields=True):
     new: str
     test: str
     raises: str = ""
+
+    @property
+    def is_in_typescript(self) -> bool:
+        """Whether Vitest runs its test."""
+        return self.test.partition("::")[0].endswith((".test.ts", ".test.tsx"))
 
     def planted_in(self, source: str) -> str:
         """The file's text with the fault in it."""
@@ -46,6 +51,10 @@ def read_faults(text: str) -> list[Fault]:
 
 def all_faults() -> list[Fault]:
     return read_faults(LIST.read_text(encoding="utf-8"))
+
+
+def faults_of_pytest() -> list[Fault]:
+    return [fault for fault in all_faults() if not fault.is_in_typescript]
 
 
 def promises_in(page: str) -> list[str]:
@@ -67,6 +76,9 @@ def problems_of(fault: Fault, promises: list[str], root: Path = ROOT) -> Iterato
     path, _, name = fault.test.partition("::")
     if not (root / path).is_file():
         yield f"its test is in {path}, which does not exist"
+    elif fault.is_in_typescript:
+        if (root / path).read_text(encoding="utf-8").count(f'test("{name}"') != 1:
+            yield f"its test is {name!r}, which is not in {path}, or twice"
     elif re.sub(r"\[.*", "", name.rpartition("::")[2]) not in _functions(root / path):
         yield f"its test is {name}, which is not in {path}"
 

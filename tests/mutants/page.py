@@ -31,5 +31,6 @@ def render(faults: list[Fault]) -> str:
 
 def _row(fault: Fault) -> str:
     path, _, name = fault.test.partition("::")
-    name, link = name.replace("|", "\\|"), path.removeprefix("tests/")
+    name = name.replace("|", "\\|")
+    link = path.removeprefix("tests/") if path.startswith("tests/") else f"../{path}"
     return f"| `{fault.id}` | {fault.says} | [`{name}`](../{link}) |\n"

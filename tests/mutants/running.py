@@ -11,21 +11,17 @@ from typing import NamedTuple
 from tests.mutants.child import run_pytest
 from tests.mutants.copies import Copy, module_of
 from tests.mutants.faults import Fault
+from tests.mutants.phases import Phase
 from tests.mutants.reporting import CANNOT_IMPORT, MODULE_VARIABLE, REPORT_VARIABLE
+from tests.mutants.vitest import UNREADABLE, run_vitest
 from tests.services import FOLDER_VARIABLE, OWNER_VARIABLE, shared_services
 
 RUN_SECONDS_MAX = 400
 CAUGHT_BY = ("builtins.AssertionError", "builtins.Failed", "builtins.TimeoutError", "parley.")
 """A claim that does not hold, a deadline that passed, or an error that Parley itself raises."""
+NO_CATCH = ("vitest.TypeError", "vitest.ReferenceError", "vitest.SyntaxError", "vitest.unknown")
+"""In TypeScript all other errors are claims, deadlines in virtual time, or the SDK's own."""
 OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.mutants.reporting")
-
-
-class Phase(NamedTuple):
-    test: str
-    phase: str
-    outcome: str
-    seconds: float
-    errors: list[str]
 
 
 class Verdict(NamedTuple):
@@ -74,7 +70,10 @@ def try_fault(copy: Copy, fault: Fault) -> Verdict:
     """Whether its test fails with it, for the right reason, and how long that took."""
     with copy.planted(fault):
         try:
-            status, output, phases = run_tests(copy, [fault.test], module_of(fault), "-x")
+            if fault.is_in_typescript:
+                status, output, phases = run_vitest(copy, [fault.test], RUN_SECONDS_MAX)
+            else:
+                status, output, phases = run_tests(copy, [fault.test], module_of(fault), "-x")
         except TimeoutError:
             return Verdict(fault, f"its test did not end in {RUN_SECONDS_MAX} s", RUN_SECONDS_MAX)
     return Verdict(fault, trouble_with(fault, status, phases), sum(one.seconds for one in phases), output)
@@ -82,7 +81,7 @@ def try_fault(copy: Copy, fault: Fault) -> Verdict:
 
 def trouble_with(fault: Fault, status: int, phases: list[Phase]) -> str:
     """Why a run does not show that the fault is caught; empty when it does."""
-    if status == CANNOT_IMPORT:
+    if status in (CANNOT_IMPORT, UNREADABLE):
         return "the module cannot be imported with it: that is no fault, it is a typing error"
     failed = [one for one in phases if one.outcome == "failed"]
     if not failed:
@@ -90,7 +89,7 @@ def trouble_with(fault: Fault, status: int, phases: list[Phase]) -> str:
     if not any(one.phase == "call" for one in failed):
         return "its test failed before it began, so it shows nothing"
     names = [name for one in failed if one.phase == "call" for name in one.errors]
-    if any(name.startswith(CAUGHT_BY) for name in names):
+    if any(name.startswith((*CAUGHT_BY, "vitest.")) and name not in NO_CATCH for name in names):
         return ""
     if fault.raises and any(name.rpartition(".")[2] == fault.raises for name in names):
         return ""

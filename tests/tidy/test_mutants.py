@@ -82,15 +82,18 @@ def sample(tmp_path: Path) -> Path:
     for name, text in {
         "src/one.py": "def one() -> int:\n    if True:\n        return 1\n",
         "tests/test_one.py": "async def test_one() -> None: ...\n",
+        "tests/one.test.ts": 'test("one is one", () => {});\n',
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
 
 
-def test_a_fault_that_fits_passes(sample: Path) -> None:
+@pytest.mark.parametrize("test", [SOUND.test, "tests/one.test.ts::one is one"])
+def test_a_fault_that_fits_passes(sample: Path, test: str) -> None:
     """A fault that can be planted has no problem."""
-    assert list(problems_of(SOUND, promises_in(TABLE), sample)) == []
+    fault = msgspec.structs.replace(SOUND, test=test)
+    assert list(problems_of(fault, promises_in(TABLE), sample)) == []
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,7 @@ def test_a_fault_that_fits_passes(sample: Path) -> None:
         ({"new": "return )"}, "does not compile"),
         ({"test": "tests/test_two.py::test_one"}, "which does not exist"),
         ({"test": "tests/test_one.py::test_two[a]"}, "which is not in"),
+        ({"test": "tests/one.test.ts::one is two"}, "which is not in"),
     ],
 )
 def test_a_fault_that_does_not_fit_is_caught(sample: Path, wrong: dict[str, str], says: str) -> None:

@@ -21,7 +21,7 @@ CAUGHT_BY = (f"{SUITE}::test_caught[dynamodb-redis-3]", "test_walks.py::test_cau
 def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two planted faults, caught by tests with parameters."""
     made = [msgspec.structs.replace(all_faults()[0], test=test) for test in CAUGHT_BY]
-    monkeypatch.setattr(selection, "all_faults", lambda: made)
+    monkeypatch.setattr(selection, "faults_of_pytest", lambda: made)
     selection.tests_of_faults.cache_clear()
     yield
     selection.tests_of_faults.cache_clear()
