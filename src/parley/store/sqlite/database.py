@@ -130,7 +130,6 @@ class Database:
         return False
 
     def close(self) -> None:
-        self.is_open = False
         for name in ("reader", "writer"):
             connection = getattr(self, name, None)
             if connection is not None:
