@@ -23,6 +23,8 @@ def path_of(route: Route, user_id: str) -> str:
         "token_id": "tok_0",
         "link_id": "lnk_0",
         "report_id": "rep_0",
+        "device_id": "phone",
+        "job": "publisher",
     }
     return route.path.format(user_id=user_id, **others)
 

@@ -99,6 +99,13 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/admin/nodes": OPERATOR,
     "GET /v1/admin/topics": OPERATOR,
     "POST /v1/admin/nodes/{node_id}/drain": OPERATOR,
+    "DELETE /v1/admin/users/{user_id}/push/{device_id}": OPERATOR,
+    "GET /v1/admin/backups": OPERATOR,
+    "GET /v1/admin/dlq/jobs": OPERATOR,
+    "GET /v1/admin/dlq/summary": OPERATOR,
+    "GET /v1/admin/push": OPERATOR,
+    "POST /v1/admin/jobs/{job}/run": OPERATOR,
+    "POST /v1/admin/reports/{report_id}/act": OPERATOR,
     "GET /v1/admin/series": OPERATOR,
     "GET /v1/admin/connections": OPERATOR,
     "DELETE /v1/admin/connections/{connection_id}": OPERATOR,
@@ -218,6 +225,7 @@ class World:
             token_id="tok_0",
             link_id="lnk_0",
             report_id="rep_0",
+            job="publisher",
         )
 
     def body(self, route: Route) -> Any:
@@ -255,6 +263,7 @@ class World:
             "NewPasswordLink": {},
             "NewReport": {"reason": "spam"},
             "ReportResolution": {"outcome": "mine"},
+            "ReportAction": {"reason": "mine", "disable_sender": True},
         }
         return bodies[route.body.__name__] if route.body is not None else None
 
