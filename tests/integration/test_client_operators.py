@@ -21,12 +21,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @asynccontextmanager
-async def operator(server: ServerProcess) -> AsyncIterator[Client]:
+async def operator(server: ServerProcess, name: str = "root") -> AsyncIterator[Client]:
     def made(*arguments: str) -> subprocess.CompletedProcess[str]:
         return run_parley(*arguments, environment={"PARLEY_DATA": str(server.data)})
 
-    await asyncio.to_thread(made, "user", "add", "root", "--operator")
-    token = (await asyncio.to_thread(made, "token", "root")).stdout.strip()
+    await asyncio.to_thread(made, "user", "add", name, "--operator")
+    token = (await asyncio.to_thread(made, "token", name)).stdout.strip()
     async with connect(server.url, token, timing=QUICK) as root:
         yield root
 
@@ -56,6 +56,8 @@ async def test_operators_and_those_they_care_for(server: ServerProcess) -> None:
             made = await other.chat(chat_id).report(ack.message_id, "it is rude")
             (report,) = await root.operators.reports()
             assert (report.report_id, report.reason) == (made.report_id, "it is rude")
+            acted = await root.operators.act_on_report(made.report_id, "it is rude", delete_message=True)
+            assert (acted.done, acted.report.status) == (["delete_message"], ReportStatus.OPEN)
             done = await root.operators.resolve_report(made.report_id, "dismissed")
             assert done.status is ReportStatus.RESOLVED
 
@@ -123,3 +125,26 @@ async def test_operators_look_at_people_and_servers(server: ServerProcess) -> No
         assert (await root.operators.replay_dead_letters(preview)).matched == 0
         assert (await root.operators.recover_chat(chat_id)).status == "fine"
         assert (await root.operators.delete_chat(chat_id, "a report")).job_id == "erasures"
+
+
+@pytest.mark.timeout(120)
+async def test_operators_and_their_servers(server: ServerProcess) -> None:
+    """Nodes, jobs, connections, what is owed to others, backups: each by its own call."""
+    async with operator(server, "rita") as root:
+        operators = root.operators
+        (node,) = await operators.nodes()
+        assert (node.is_self, node.silent) == (True, None)
+        assert "log_hashes" in {job.name for job in await operators.jobs()}
+        assert (await operators.run_job("expired_sessions")).node == node.node_id
+        assert set((await operators.series("connections", node=node.node_id)).series) == {"connections"}
+        (mine,) = await operators.connections(root.user_id, node.node_id)
+        assert mine.address == "127.0.0.1"
+        assert [topic.name for topic in await operators.topics()] == ["messages.persisted"]
+        assert (await operators.webhooks(), await operators.dead_letter_jobs()) == ([], [])
+        assert (await operators.dead_letter_summary(status="pending")).total == 0
+        assert (await operators.backups()).target is None
+        assert {one.provider for one in (await operators.push()).providers} >= {"apns", "webpush"}
+        for refused in (operators.drain_node("nobody"), operators.silence_device(root.user_id, "none")):
+            with pytest.raises(RequestRefused) as error:
+                await refused
+            assert error.value.code == "not_found"

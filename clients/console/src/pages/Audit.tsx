@@ -100,7 +100,7 @@ const COLUMNS: readonly Column<AuditRecord>[] = [
       </>
     ),
   },
-  { name: w.action, isHead: true, cell: ({ action }) => <Name of={action} /> },
+  { name: w.action, isHead: true, isWhole: true, cell: ({ action }) => <Name of={action} /> },
   { name: w.target, cell: ({ target_id }) => target_id && <Target of={target_id} /> },
   { name: w.outcome, cell: ({ outcome }) => <Outcome of={outcome} /> },
   { name: w.detail, cell: ({ detail }) => detail && <Name of={detail} /> },

@@ -10,10 +10,11 @@ import { nameOf, useNames } from "../app/names.js";
 import { hrefOf } from "../app/route.js";
 import { Danger } from "../parts/Danger.js";
 import { Page } from "../parts/Page.js";
-import { Act, Facts, Id, Name, pre, quiet, row, Section, Time } from "../parts/parts.js";
+import { Act, Facts, Id, Name, quiet, row, Section, Time } from "../parts/parts.js";
 import { Shown } from "../parts/Shown.js";
 import { type Column, Table } from "../parts/Table.js";
 import { number, s } from "../strings.en.js";
+import c from "./OneReport.module.css";
 import { Message, State } from "./Reports.js";
 
 const w = s.ofReports;
@@ -61,8 +62,8 @@ export function OneReport({ reportId }: { reportId: string }) {
             <div class={row}>{actions}</div>
             <About of={report} />
             <Section title={w.asItIs}>
-              <div class={pre} data-message>
-                <Message of={report} />
+              <div class={c.message} data-message>
+                <Whole of={report} />
               </div>
             </Section>
             <Around of={report} reason={reason.value} onReveal={() => (wanted.value = "reveal")} />
@@ -125,6 +126,11 @@ function About({ of: report }: { of: ReportInfo }) {
       ]}
     />
   );
+}
+
+/** All that it says now, with its lines. */
+function Whole({ of: report }: { of: ReportInfo }) {
+  return isReadable(report) ? <bdi>{report.message?.content}</bdi> : <Message of={report} />;
 }
 
 function Person({ id }: { id: string }) {
@@ -226,8 +232,8 @@ function Order(props: OrderProps) {
     >
       <p>{hint}</p>
       {wanted === "delete" && (
-        <div class={pre}>
-          <Message of={report} />
+        <div class={c.message}>
+          <Whole of={report} />
         </div>
       )}
     </Danger>

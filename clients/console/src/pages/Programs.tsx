@@ -173,7 +173,12 @@ function MakeToken({ onMade, onClose }: { onMade: (secret: string) => void; onCl
     >
       <p>{w.makeHint}</p>
       <Field label={w.name} value={name} hint={w.nameHint} maxLength={NAME_CHARS_MAX} required autoFocus />
-      <Choices label={w.scopes} all={SCOPES.map((scope) => [scope, w.scopeHints[scope]])} chosen={scopes} />
+      <Choices
+        label={w.scopes}
+        areLong
+        all={SCOPES.map((scope) => [scope, w.scopeHints[scope]])}
+        chosen={scopes}
+      />
       <Field label={w.account} value={account} hint={w.accountHint} />
       <Field label={w.chatId} value={chatId} hint={w.chatIdHint} />
       <Field label={w.days} value={days} hint={w.daysHint} isInvalid={!isNumber} />

@@ -11,10 +11,11 @@ import { Choices } from "../parts/Choices.js";
 import { Danger } from "../parts/Danger.js";
 import { Once } from "../parts/Once.js";
 import { Page } from "../parts/Page.js";
-import { Act, Name, quiet, row, Tag, Time } from "../parts/parts.js";
+import { Act, Name, quiet, Tag, Time } from "../parts/parts.js";
 import { Shown } from "../parts/Shown.js";
 import { type Column, Table } from "../parts/Table.js";
 import { s } from "../strings.en.js";
+import c from "./Webhooks.module.css";
 
 const w = s.ofWebhooks;
 const EVENTS: readonly EventName[] = [
@@ -177,7 +178,7 @@ function Actions({ of: hook, onWant, onDone }: ActionsProps) {
   };
   return (
     <>
-      <div class={row}>
+      <div class={c.orders}>
         <Act onClick={() => void test()} disabled={isTesting.value}>
           {isTesting.value ? w.testing : w.test}
         </Act>

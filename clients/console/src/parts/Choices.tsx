@@ -7,13 +7,16 @@ export function Choices({
   label,
   all,
   chosen,
+  areLong = false,
 }: {
   label: string;
   all: readonly (readonly [value: string, name: string])[];
   chosen: Signal<ReadonlySet<string>>;
+  /** Their names are sentences: each has a line of its own. */
+  areLong?: boolean;
 }) {
   return (
-    <fieldset class={c.choices}>
+    <fieldset class={`${c.choices} ${areLong ? c.long : ""}`}>
       <legend>{label}</legend>
       {all.map(([value, name]) => (
         <label key={value}>

@@ -12,6 +12,8 @@ export interface Column<Row> {
   readonly isNumber?: boolean;
   /** What the row is called. The first column is, unless another one says so. */
   readonly isHead?: boolean;
+  /** Short words that are not to be broken. */
+  readonly isWhole?: boolean;
   /** The heading is for screen readers alone: of a column of buttons. */
   readonly isUnnamed?: boolean;
 }
@@ -54,7 +56,12 @@ export function Table<Row>({ name, columns, rows, keyOf, isChosen }: TableProps<
           {rows.map((row) => (
             <tr {...ROW} key={keyOf(row)} class={isChosen?.(row) ? c.chosen : ""}>
               {columns.map((column, at) => {
-                const look = `${column.isNumber ? c.number : ""} ${column.isUnnamed ? c.unnamed : ""}`;
+                const looks = [
+                  column.isNumber && c.number,
+                  column.isWhole && c.whole,
+                  column.isUnnamed && c.unnamed,
+                ];
+                const look = looks.filter(Boolean).join(" ");
                 return at === head ? (
                   <th {...HEAD} key={column.name} scope="row" class={`${c.head} ${look}`}>
                     {column.cell(row)}
