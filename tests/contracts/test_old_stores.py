@@ -12,7 +12,8 @@ from parley.errors import ConfigError, ParleyError
 from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.schema import VERSION as DYNAMODB_VERSION
 from parley.store.folder import DATABASE_NAME
-from parley.store.sqlite import moved, record_rows
+from parley.store.sqlite import moved, record_rows, schema
+from parley.store.sqlite.parts import SqliteParts, SqliteRebuild
 from parley.store.sqlite.schema import MIGRATIONS
 from tests.contracts.dynamodb_engine import DynamoOpenStore
 from tests.contracts.engines import SqliteEngine
@@ -20,6 +21,7 @@ from tests.contracts.old_stores import (
     DYNAMODB,
     SQLITE,
     OldStore,
+    assert_held,
     assert_served,
     assert_whole,
     what_it_held,
@@ -89,6 +91,24 @@ async def test_a_file_that_cannot_be_brought_up_to_date_stays_as_it_was(
     connection.close()
     async with SqliteEngine("atomic", tmp_path).opened() as store:
         await assert_whole(store, opened_sqlite())
+
+
+async def test_a_backup_that_the_old_version_made_is_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all that was in its tables, of which this version only knows what they become."""
+    (tmp_path / "old").mkdir()
+    write_sqlite(tmp_path / "old" / DATABASE_NAME)
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "MIGRATIONS", MIGRATIONS[:SQLITE])
+        kept = SqliteParts(tmp_path / "old").rest(0, 0)
+    built = SqliteRebuild(tmp_path / "new", SQLITE)
+    built.add_entries(kept.entries_part)
+    built.set_rest(kept.state_part)
+    built.finish(0, ends_sessions=False)
+    async with SqliteEngine("atomic", tmp_path / "new").opened() as store:
+        await assert_held(store, opened_sqlite(), besides=frozenset({"ChatRecord"}))  # epochs are new
+        assert store.breaches() == []
 
 
 class OldDynamo(DynamoOpenStore):

@@ -257,6 +257,9 @@ def test_a_file_of_version_15_keeps_its_tokens_and_records(tmp_path: Path) -> No
     with contextlib.closing(apsw.Connection(str(tmp_path / DATABASE_NAME))) as connection:
         schema.advance(connection, 15)
         connection.execute(
+            "CREATE TABLE api_tokens (token_id, token_hash, user_id, name, scopes, created_at_ms, chat_id,"
+            " last_used_at_ms, expires_at_ms);"
+            "CREATE TABLE audit (audit_id, at, actor, action, target_id, request_id, detail, outcome);"
             "INSERT INTO api_tokens VALUES ('tok_1', x'00', 'user_ann', 'alerts', '[\"read\"]', 1, '', 2, 3);"
             "INSERT INTO audit VALUES ('aud_1', 'then', 'cli:ann', 'x', 'y', 'req_1', 'detail', 'done')"
         )

@@ -36,8 +36,8 @@ class Sum(Struct, frozen=True):
 
 
 SUMS = (
-    Sum("src/parley/store", 22_000, ("dynamodb/driver",)),
-    Sum("src/parley/store/sqlite", 5_660),
+    Sum("src/parley/store", 21_800, ("dynamodb/driver",)),
+    Sum("src/parley/store/sqlite", 5_420),
     Sum("src/parley/store/dynamodb", 6_660, ("driver",)),
     Sum("src/parley/store/cassandra", 5_360),
     Sum("src/parley/records", 2_110),

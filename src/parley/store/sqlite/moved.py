@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from parley.store.moved import OLD_TABLES, OldRows
+from parley.store.moved import DERIVED, OLD_TABLES, OldRows
 from parley.store.sqlite.record_rows import load
 
 DEVICE = "device_id, provider, address, public_key, auth, preview, secret, created_ms"
@@ -35,22 +35,28 @@ SELECTS = {
         """,
 }
 """Of tables whose rows are not the records."""
-NOT_THERE = {"usernames", "push_rung"}
-"""What a file never had."""
-GONE = [*OLD_TABLES[1:-1], "invitations", "chat_fanouts"]
-"""The chats stay."""
+JOINED = """
+CREATE TABLE IF NOT EXISTS relations (user_id, other_id, contact_since, blocked_since);
+CREATE TABLE IF NOT EXISTS invitations (user_id, chat_id, invited_by, role, invited_at);
+CREATE TABLE IF NOT EXISTS chat_fanouts (chat_id, fanout);
+"""
+"""Tables that are read with others, and that a file of their time need not have."""
+TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+MOVED = {*OLD_TABLES, *DERIVED, "chat_fanouts"} - {"chats"}
+"""The tables that end here."""
 
 
 def move_to_records(connection: apsw.Connection) -> None:
     """In the transaction that is open."""
+    connection.execute(JOINED)
+    there = {name for (name,) in connection.execute(TABLES)}
     old = OldRows(notes_rings=False)
-    for name in OLD_TABLES:
-        for row in _rows(connection, name) if name not in NOT_THERE else ():
+    for name in (name for name in OLD_TABLES if name in there):
+        for row in _rows(connection, name):
             for table, record in old.read(name, row):
                 load(connection, table, [record])
-    for name in GONE:
-        if name not in NOT_THERE:
-            connection.execute(f"DROP TABLE {name}")
+    for name in sorted(MOVED & there):
+        connection.execute(f"DROP TABLE {name}")
     for name in ("retention_days", "is_held"):
         connection.execute(f"ALTER TABLE chat_archives DROP COLUMN {name}")
 

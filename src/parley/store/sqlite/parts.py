@@ -20,6 +20,7 @@ from parley.store.folder import DATABASE_NAME, FOLDER_MODE, create_private
 from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import Row, command_connection, writing
+from parley.store.sqlite.moved import MOVED
 
 PART_BYTES_MAX = 32 * 1024 * 1024
 PART_ENTRIES_MAX = 100_000
@@ -248,8 +249,11 @@ class SqliteRebuild:
     def set_rest(self, part: bytes) -> None:
         def take() -> None:
             kept = set(_tables(self._connection, "part"))
+            for name in kept & MOVED:  # a version of its time: what it had is moved by `finish`
+                self._connection.execute(f"DROP TABLE IF EXISTS main.{name}")
+                self._connection.execute(f"CREATE TABLE main.{name} AS SELECT * FROM part.{name}")
             for name in _tables(self._connection, "main"):
-                if name == "entries":
+                if name == "entries" or name in MOVED:
                     continue
                 if name not in kept:
                     raise StoreUnavailable(f"the backup has no table {name}")
