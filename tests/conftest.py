@@ -3,6 +3,7 @@
 A test may simply be `async def test_…`. It runs under `asyncio.run`; shortly before pytest-timeout would
 kill the whole run, the guard cancels the test and the report shows where each task was waiting.
 `@pytest.mark.timeout(seconds)` raises the limit of one test; under a debugger there is none.
+Where the machine is slow or busy, each limit is longer.
 Fixtures stay synchronous (pytest refuses others): what needs the loop is an `async with` in the test.
 
 What a test logs at `debug` is not kept, unless pytest is called with `--log-level debug`.
@@ -13,16 +14,21 @@ import functools
 import inspect
 import io
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
 import structlog
 
+from tests.waiting import stretched
+
 pytest_plugins = ["tests.services", "tests.seeds", "tests.forking", "tests.scratch", "tests.selection"]
 
 GUARD_SHARE = 0.9
 """The guard fires at this share of the test's timeout, so that it always comes before pytest-timeout."""
+
+LIMIT_SECONDS_MAX = 360.0
+"""No limit is longer because the machine is busy: `make mutants` must hear of a test that hangs."""
 
 HEAVIEST = "test_cluster_cassandra.py"
 LAYERS = ("acceptance", "contracts", "unit", "tidy", "security", "clients", "integration", "simulation")
@@ -61,6 +67,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """The marker counts for pytest-timeout, which looks after this, and for the guard."""
+    limit_s = limit_seconds(item)
+    longer_s = min(stretched(limit_s), max(limit_s, LIMIT_SECONDS_MAX))
+    item.add_marker(pytest.mark.timeout(longer_s), append=False)
+    return (yield)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a coroutine test to its end; leave any other test to pytest."""
@@ -81,12 +96,16 @@ def guard_seconds(item: pytest.Function) -> float | None:
     """How long a coroutine test may take, or None where a person is stepping through it."""
     if sys.gettrace() is not None or item.config.getoption("usepdb"):
         return None
+    limit_s = limit_seconds(item)
+    return limit_s * GUARD_SHARE if limit_s > 0 else None
+
+
+def limit_seconds(item: pytest.Item) -> float:
+    """How long a test may take; 0 for ever."""
     marker = item.get_closest_marker("timeout")
     if marker is None:
-        limit_s = float(item.config.getini("timeout"))
-    else:
-        limit_s = float(marker.args[0] if marker.args else marker.kwargs["timeout"])
-    return limit_s * GUARD_SHARE if limit_s > 0 else None
+        return float(item.config.getini("timeout"))
+    return float(marker.args[0] if marker.args else marker.kwargs["timeout"])
 
 
 def as_sync(test: Callable[..., Awaitable[None]], guard_s: float | None) -> Callable[..., None]:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness.server import ServerProcess, parley_command, run_parley
 from tests.tidy.repository import ROOT
+from tests.waiting import stretched
 
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 KILL_AT = "number 60 "
@@ -26,7 +27,9 @@ def prepare(server: ServerProcess) -> None:
     """The tour's people and chat, by the tour's commands."""
     for name in ("ada", "bob"):
         command = [*parley_command(), "user", "add", name, "--password-stdin", "--data", str(server.data)]
-        subprocess.run(command, input="tea\n", text=True, check=True, capture_output=True, timeout=30)
+        subprocess.run(
+            command, input="tea\n", text=True, check=True, capture_output=True, timeout=stretched(30)
+        )
     made = run_parley("chat", "create", "bob", "--as", "ada", "--title", "Tea", "--data", str(server.data))
     assert made.returncode == 0, made.stderr
 

@@ -18,6 +18,7 @@ from tests import node
 from tests.acceptance.test_readme import program
 from tests.harness.server import READY, Lines
 from tests.tidy.repository import ROOT
+from tests.waiting import stretched
 
 BUILD_SECONDS_MAX = 60
 INSTALL_SECONDS_MAX = 240
@@ -36,7 +37,7 @@ class Environment:
             name: value for name, value in os.environ.items() if not name.startswith(("PARLEY_", "PYTHON"))
         }
         make = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
-        subprocess.run(make, check=True, timeout=INSTALL_SECONDS_MAX)
+        subprocess.run(make, check=True, timeout=stretched(INSTALL_SECONDS_MAX))
         pins = folder.with_suffix(".txt")  # without hashes: pip would ask for those of our own wheel, too
         text = materials.PINS.read_text(encoding="utf-8")
         pins.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in materials.read_pins(text)))
@@ -46,7 +47,11 @@ class Environment:
         """Our own pip at work in that environment, which has none."""
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(self.folder)]
         done = subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, timeout=INSTALL_SECONDS_MAX, check=True
+            [*command, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=stretched(INSTALL_SECONDS_MAX),
+            check=True,
         )
         return done.stdout
 
@@ -63,7 +68,7 @@ class Environment:
 
     def try_to(self, *command: str, typed: str = "") -> subprocess.CompletedProcess[str]:
         with self.popen(*command) as process:
-            out, err = process.communicate(typed, timeout=INSTALL_SECONDS_MAX)
+            out, err = process.communicate(typed, timeout=stretched(INSTALL_SECONDS_MAX))
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def run(self, *command: str, typed: str = "") -> str:
@@ -85,7 +90,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
         node_builds.compress(folder)
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=BUILD_SECONDS_MAX)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=stretched(BUILD_SECONDS_MAX))
     return folder
 
 
@@ -118,7 +123,7 @@ def extras() -> dict[str, set[str]]:
 def test_the_index_would_take_them(dist: Path) -> None:
     """`twine check --strict` accepts the wheel and the source distribution."""
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, dist.iterdir())]
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX)
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=stretched(COMMAND_SECONDS_MAX))
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
@@ -144,7 +149,9 @@ def test_no_wheel_is_built_without_pages(tmp_path: Path) -> None:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / name)
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX)
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=stretched(BUILD_SECONDS_MAX)
+    )
     assert done.returncode != 0
     assert "make pages" in done.stderr + done.stdout
     assert not list((tmp_path / "dist").glob("*.whl"))
@@ -157,7 +164,7 @@ def test_the_sources_make_the_same_wheel(dist: Path, wheel: Path, tmp_path: Path
         archive.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=BUILD_SECONDS_MAX)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=stretched(BUILD_SECONDS_MAX))
     (again,) = (tmp_path / "dist").iterdir()
     with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
         assert {i.filename: i.CRC for i in first.infolist()} == {i.filename: i.CRC for i in second.infolist()}
@@ -208,7 +215,7 @@ def url(with_server: Environment, tmp_path: Path) -> Iterator[str]:
             yield found[1]
         finally:
             process.terminate()
-            process.wait(COMMAND_SECONDS_MAX)
+            process.wait(stretched(COMMAND_SECONDS_MAX))
             said.join()
             log.join()
 

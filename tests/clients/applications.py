@@ -14,6 +14,7 @@ import pytest
 
 from tests.harness.server import Lines
 from tests.node import FOLDER, MODULES, build, node_tool
+from tests.waiting import stretched
 
 INSTALLED = ("ws", "react", "react-dom", "@types/node", "@types/react", "@types/react-dom", "@types/ws")
 SETTINGS = {
@@ -90,4 +91,4 @@ class Running(NamedTuple):
 
     def ended(self) -> int:
         """Its exit code, once it has ended by itself."""
-        return self.process.wait(LINE_SECONDS_MAX)
+        return self.process.wait(stretched(LINE_SECONDS_MAX))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.seeds import ROUNDS_VARIABLE, SEED_VARIABLE
 from tests.tidy.repository import ROOT
+from tests.waiting import stretched
 
 DRAWN = """
 import pytest
@@ -70,7 +71,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> str:
         env={**environment, "PYTHONPATH": str(ROOT), **variables},
         capture_output=True,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=stretched(SECONDS_MAX),
         check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr

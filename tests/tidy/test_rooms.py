@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidy.repository import ROOT
+from tests.waiting import stretched
 
 LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
 
@@ -67,7 +68,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     command = [LINT_IMPORTS, "--no-cache", "--no-logo"]
     environment = {**os.environ, "PYTHONPATH": str(root / "src"), "COLUMNS": "200"}
     output = subprocess.run(
-        command, cwd=root, env=environment, check=False, capture_output=True, text=True, timeout=50
+        command, cwd=root, env=environment, check=False, capture_output=True, text=True, timeout=stretched(50)
     ).stdout
     return dict(re.findall(r"^(.+?) (KEPT|BROKEN)\b", output, re.MULTILINE))
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.tidy.repository import Breach, Source, assert_none, python_sources
 
+ENDS_WITH_PROGRAM = {"run", "communicate", "wait", "check_call", "check_output"}
 SENTENCE_BREAK = re.compile(r"[.!?][\"'”)]?\s+[A-Z]")
 
 
@@ -25,6 +26,27 @@ def naps(source: Source) -> Iterator[Breach]:
                 yield source.breach(node.lineno, "sleeps")
             case ast.Call(func=ast.Name(id=name)) if name in functions:
                 yield source.breach(node.lineno, "sleeps")
+
+
+def fixed_deadlines(source: Source) -> Iterator[Breach]:
+    """Waits for the end of a program with a deadline that is the same on a slow or busy machine."""
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="asyncio"))):
+                continue
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in ENDS_WITH_PROGRAM:
+                fixed = [one for one in node.keywords if one.arg == "timeout" and is_fixed(one.value)]
+                yield from (source.breach(one.value.lineno, "has a fixed deadline") for one in fixed)
+
+
+def is_fixed(value: ast.expr) -> bool:
+    """Whether numbers and named limits are all that it is made of."""
+    parts = [node for node in ast.walk(value) if isinstance(node, ast.Call | ast.Name | ast.Constant)]
+    return all(
+        (isinstance(part, ast.Constant) and part.value is not None)
+        or (isinstance(part, ast.Name) and part.id.isupper())
+        for part in parts
+    )
 
 
 def unclear_tests(source: Source) -> Iterator[Breach]:
@@ -53,10 +75,39 @@ def test_no_test_sleeps() -> None:
     assert_none(breaches, "wait for what must happen, with a deadline, or pass time by a virtual clock")
 
 
+def test_no_deadline_of_a_program_is_fixed() -> None:
+    """What takes a quiet machine a second takes a busy one several."""
+    breaches = [breach for source in python_sources("tests") for breach in fixed_deadlines(source)]
+    assert_none(breaches, "timeout=stretched(seconds), of tests/waiting.py")
+
+
 def test_every_test_is_one_sentence() -> None:
     """Every test says in one sentence what it claims."""
     breaches = [breach for source in python_sources("tests") for breach in unclear_tests(source)]
     assert_none(breaches, 'a test starts with its claim: """A draft sent twice is stored once."""')
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "run(command, timeout=30)",
+        "process.communicate(timeout=ANSWER_SECONDS_MAX)",
+        "one.wait(timeout=2 * 5.0)",
+    ],
+)
+def test_a_fixed_deadline_is_caught(lines: str) -> None:
+    """Of a program, by a number or by a name."""
+    assert list(fixed_deadlines(Source("sample.py", lines)))
+
+
+def test_a_deadline_that_grows_passes() -> None:
+    """And one of a caller's own."""
+    fitting = (
+        "run(command, timeout=stretched(30))",
+        "one.wait(timeout=timeout)",
+        "asyncio.wait(tasks, timeout=1)",
+    )
+    assert not list(fixed_deadlines(Source("sample.py", "\n".join(fitting))))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from parley import config
 from parley.app import App
 from parley.app.buses import EmbeddedBusEngine
 from parley.core.jobs import Job
-from tests.waiting import deadline
+from tests.waiting import deadline, stretched
 
 SHARED = {
     "PARLEY_STORE_ENGINE": "dynamodb",
@@ -63,7 +63,11 @@ FOR_LATER = {
 def test_a_start_loads_nothing_for_later(tmp_path: Path) -> None:
     """Clients wait for a server that starts again: it loads and makes only what it needs at once."""
     started = subprocess.run(
-        [sys.executable, "-c", START, str(tmp_path)], capture_output=True, text=True, check=True, timeout=50
+        [sys.executable, "-c", START, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=stretched(50),
     )
     assert FOR_LATER.isdisjoint(started.stdout.split())
 

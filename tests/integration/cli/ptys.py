@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from tests.harness.server import ServerProcess, parley_command
 from tests.integration.cli.running import clean_environment
 from tests.unit.cli.terminal import Terminal
+from tests.waiting import deadline, stretched
 
 COLUMNS, ROWS = 80, 24
 SEEN_SECONDS_MAX = 30.0
@@ -45,7 +46,7 @@ class Window:
     async def until(self, holds: Callable[[list[str]], bool]) -> None:
         """Watch it until it looks so."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(SEEN_SECONDS_MAX):
+        async with deadline(SEEN_SECONDS_MAX):
             while not holds(self.lines):
                 readable = asyncio.Event()
                 loop.add_reader(self._descriptor, readable.set)
@@ -59,7 +60,7 @@ class Window:
         """What Ctrl-C does; the exit status. If it goes on, what it is at is told."""
         self.process.send_signal(signal.SIGINT)
         try:
-            return self.process.wait(SEEN_SECONDS_MAX)
+            return self.process.wait(stretched(SEEN_SECONDS_MAX))
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGABRT)
             self.process.wait()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness.server import parley_command, run_command
+from tests.waiting import stretched
 
 COMMAND_SECONDS_MAX = 40.0
 PR_CAPBSET_DROP = 24
@@ -58,7 +59,7 @@ def parley_without_privileges(*arguments: str, data: Path) -> Run:
         [*parley_command(), *arguments],
         capture_output=True,
         text=True,
-        timeout=COMMAND_SECONDS_MAX,
+        timeout=stretched(COMMAND_SECONDS_MAX),
         check=False,
         env=_environment_on(data, None),
         preexec_fn=_obey_permissions if os.geteuid() == 0 else None,

@@ -17,7 +17,7 @@ from aiohttp import ClientSession
 from tests.harness.clients import PASSWORD, Frame, HttpClient, Person, RawClient
 from tests.harness.server import ServerProcess, parley_command
 from tests.services import OwnServices, fresh_prefix, service_environment
-from tests.waiting import eventually
+from tests.waiting import eventually, stretched
 
 SECRET = "shared by three processes"
 CHATS = 6
@@ -56,7 +56,7 @@ class ThreeNodes:
             env={**os.environ, **self.environment},
             check=True,
             capture_output=True,
-            timeout=INIT_SECONDS_MAX,
+            timeout=stretched(INIT_SECONDS_MAX),
         )
 
     def add_operator(self, name: str) -> None:
@@ -66,7 +66,7 @@ class ThreeNodes:
             check=True,
             input=PASSWORD.encode(),
             capture_output=True,
-            timeout=INIT_SECONDS_MAX,
+            timeout=stretched(INIT_SECONDS_MAX),
         )
 
     def _node(self, folder: Path, name: str, roles: str) -> ServerProcess:

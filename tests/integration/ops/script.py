@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ops.local_services.cli import main
 from tests.tidy.repository import ROOT
+from tests.waiting import stretched
 
 SCRIPT_SECONDS_MAX = 50.0
 ANSWER_SECONDS_MAX = 5.0
@@ -92,7 +93,7 @@ class ScriptProcess(Script):
 
     def run(self, verb: str, *arguments: str) -> Run:
         process = self.started(verb, *arguments)
-        stdout, stderr = process.communicate(timeout=SCRIPT_SECONDS_MAX)
+        stdout, stderr = process.communicate(timeout=stretched(SCRIPT_SECONDS_MAX))
         return Run(process.returncode, stdout, stderr)
 
 

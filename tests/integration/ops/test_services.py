@@ -14,7 +14,7 @@ import pytest
 from ops.local_services import instance, service_set
 from tests.integration.ops.script import Script, ScriptProcess, ask, listens, script_on
 from tests.services import OwnServices, redis_url
-from tests.waiting import eventually
+from tests.waiting import eventually, stretched
 
 DEAD_PID = 2**22 + 1
 """Above the highest id that Linux gives."""
@@ -65,7 +65,7 @@ def test_up_again_changes_nothing(script: Script) -> None:
 def test_two_at_once_start_one(script: Script) -> None:
     """Two runs on one folder wait for each other, and both find the same service."""
     one, other = (ScriptProcess(script.data).started("up", "redis") for _ in range(2))
-    said = one.communicate(timeout=30)[1] + other.communicate(timeout=30)[1]
+    said = one.communicate(timeout=stretched(30))[1] + other.communicate(timeout=stretched(30))[1]
     assert one.returncode == other.returncode == 0
     assert said.count(f"on {script.redis()['address']}") == 2
 

@@ -13,6 +13,7 @@ import pytest
 from tests import forking
 from tests.forking import ForkedProcess
 from tests.harness.server import parley_command
+from tests.waiting import stretched
 
 PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 SECONDS_MAX = 40.0
@@ -29,9 +30,11 @@ def test_it_says_and_ends_as_a_fresh_one() -> None:
     """Streams and status of a command that works and of one that is asked wrongly are the usual ones."""
     for arguments, status in ((["--version"], 0), (["no-such-command"], 2)):
         command = [*parley_command(), *arguments]
-        usual = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
+        usual = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=stretched(SECONDS_MAX)
+        )
         forked = started(*arguments)
-        said = forked.communicate("", SECONDS_MAX)
+        said = forked.communicate("", stretched(SECONDS_MAX))
         assert (said, forked.wait()) == ((usual.stdout, usual.stderr), usual.returncode) == (said, status)
 
 
@@ -39,7 +42,7 @@ def test_it_has_its_own_environment(tmp_path: Path) -> None:
     """What one process was given is neither the next one's nor the nursery's."""
     for name in ("one", "two"):
         forked = started("check", PARLEY_DATA=str(tmp_path / name))
-        said = "".join(forked.communicate("", SECONDS_MAX))
+        said = "".join(forked.communicate("", stretched(SECONDS_MAX)))
         assert forked.wait() != 0, "there is no store"
         assert [there for there in ("one", "two") if str(tmp_path / there) in said] == [name]
 
@@ -75,5 +78,5 @@ def test_another_program_or_environment_starts_as_usual() -> None:
         [*parley_command(), "--version"], env={**os.environ, "COLUMNS": "40"}, text=True, **PIPES
     )
     for made in (other, odd):
-        made.communicate(timeout=SECONDS_MAX)
+        made.communicate(timeout=stretched(SECONDS_MAX))
         assert (isinstance(made, subprocess.Popen), made.wait()) == (True, 0)

@@ -15,6 +15,7 @@ from tests.services import promtool_program
 from tests.tidy.repository import ROOT
 from tests.tidy.test_links import anchors
 from tests.unit.ops.evaluating import TARGET, History, Scrape, fires, names_in, scrape
+from tests.waiting import stretched
 
 ALERTS = ROOT / "ops/alerts.yml"
 PROMTOOL_FETCH_SECONDS_MAX = 300
@@ -338,5 +339,7 @@ def test_an_unknown_metric_would_be_noticed() -> None:
 def test_prometheus_agrees(arguments: list[str]) -> None:
     """Prometheus's own tool takes the rules, and fires them by their own unit tests."""
     command = [str(promtool_program()), *arguments]
-    done = subprocess.run(command, cwd=ROOT / "ops", check=False, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        command, cwd=ROOT / "ops", check=False, capture_output=True, text=True, timeout=stretched(50)
+    )
     assert done.returncode == 0, done.stdout + done.stderr
