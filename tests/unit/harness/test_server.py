@@ -20,7 +20,7 @@ print("no JSON", file=sys.stderr, flush=True)
 if os.environ.get("MOOD") == "broken":
     sys.exit(3)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-print(f"parley ready on http://127.0.0.1:{4711 if port == '0' else port}", flush=True)
+print(f"parley ready on http://127.0.0.1:{port}", flush=True)
 signal.pause()
 """
 
@@ -32,18 +32,19 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServerProcess:
 
 
 def test_it_is_ready_when_it_says_so(stand_in: ServerProcess) -> None:
-    """Starting waits for the ready line and takes the port from it."""
+    """Starting waits for the ready line and takes the address from it."""
     with stand_in as server:
-        assert (server.url, server.is_running) == ("http://127.0.0.1:4711", True)
+        assert (server.url, server.is_running) == (f"http://127.0.0.1:{server.port}", True)
+        assert server.port >= harness.PORT_MIN
     assert not server.is_running
 
 
 def test_a_restart_keeps_the_port(stand_in: ServerProcess) -> None:
     """The second run is told the port of the first and is another process."""
     with stand_in as server:
-        first = server.pid
+        port, pid = server.port, server.pid
         server.restart()
-        assert (server.port, server.pid == first) == (4711, False)
+        assert (server.port, server.pid == pid) == (port, False)
 
 
 def test_terminate_tells_the_exit_status(stand_in: ServerProcess) -> None:
