@@ -135,7 +135,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"parley", "parley_chat"}
     assert "parley/py.typed" in names
     assert {"parley/gateway/static/docs.html", "parley/gateway/static/swagger-ui-5.34.1/LICENSE"} <= names
-    assert {"parley/pages/web/index.html", "parley/pages/web/index.html.br"} <= names
+    for page in ("web", "console"):
+        assert {f"parley/pages/{page}/index.html", f"parley/pages/{page}/index.html.br"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "Description-Content-Type: text/markdown" in metadata
     assert not [name for name in names if "/test" in name and not name.startswith("parley/testing/")]

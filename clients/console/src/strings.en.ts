@@ -101,12 +101,7 @@ export const s = {
   lastHour: "The last hour, as a table",
   until: "Until",
   ms: (value: string) => `${value} ms`,
-  node: "Node",
-  thisNode: "answers here",
-  roles: "Roles",
-  version: "Version",
-  runningSince: "Since",
-  moreOf: (what: string) => `All of ${what}`,
+  moreOf: (what: string) => `More of ${what.toLowerCase()}`,
   // Dead letters
   status: "Status",
   letterStatuses: [
@@ -400,6 +395,7 @@ export const s = {
     store: "The store does not answer",
     bus: "Kafka takes nothing that this node publishes",
     redis: "Redis does not answer",
+    silent: (node: string) => `Node ${node} does not answer`,
     deadLetters: (count: number) => plural(count, "dead letter waits", "dead letters wait"),
     jobsFailing: (count: number) => plural(count, "job fails", "jobs fail"),
     jobsOverdue: (count: number) => plural(count, "job is overdue", "jobs are overdue"),

@@ -47,7 +47,7 @@ export function ChatActions({ chat }: { chat: ChatOverview }) {
         </Dangerous>
       </div>
       <Checked found={checked.value} />
-      {isDeleted.value && <Erasure id={chat.chat_id} />}
+      {(isDeleted.value || chat.member_count === 0) && <Erasure id={chat.chat_id} />}
       {asked.value === "recover" && <Recover chatId={chat.chat_id} onClose={close} />}
       {asked.value === "rename" && <Rename chat={chat} onClose={close} />}
       {asked.value === "retention" && <Retention chat={chat} onClose={close} />}

@@ -17,7 +17,7 @@ export default function Nodes() {
   const feed = useFeed(() => api("GET /v1/admin/nodes"), []);
   const drained = useSignal<NodeInfo | null>(null);
   const columns: readonly Column<NodeInfo>[] = [
-    ...COLUMNS,
+    ...NODE_COLUMNS,
     {
       name: w.actions,
       isUnnamed: true,
@@ -57,7 +57,7 @@ export default function Nodes() {
 const known = <Value,>(value: Value | null, say: (value: Value) => string) =>
   value === null ? "" : say(value);
 
-const COLUMNS: readonly Column<NodeInfo>[] = [
+export const NODE_COLUMNS: readonly Column<NodeInfo>[] = [
   {
     name: w.node,
     cell: (node) => (

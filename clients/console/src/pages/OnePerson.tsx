@@ -33,7 +33,7 @@ export function OnePerson({ userId }: { userId: string }) {
                 asked.value = action;
               }}
             />
-            {isErasing.value && <Erasure id={userId} />}
+            {(isErasing.value || one.state === "deleted") && <Erasure id={userId} />}
             <About person={one} />
             <Sessions person={one} />
             <Chats person={one} />

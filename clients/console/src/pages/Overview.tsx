@@ -9,10 +9,11 @@ import { type Overview, overview, problemsOf } from "../app/overview.js";
 import { hrefOf } from "../app/route.js";
 import { Figure } from "../parts/Figure.js";
 import { Page } from "../parts/Page.js";
-import { grid, Id, row, Section, Tag, Time } from "../parts/parts.js";
+import { grid, Section, Tag } from "../parts/parts.js";
 import { Shown } from "../parts/Shown.js";
 import { type Column, Table } from "../parts/Table.js";
 import { number, s } from "../strings.en.js";
+import { NODE_COLUMNS } from "./Nodes.js";
 import c from "./Overview.module.css";
 
 type Lines = Readonly<Record<string, readonly number[]>>;
@@ -36,25 +37,26 @@ const sayMs = (value: number) =>
 
 export default function OverviewPage() {
   const series = useFeed(() => api("GET /v1/admin/series", { query: { names: NAMES } }), []);
+  const nodes = useFeed(() => api("GET /v1/admin/nodes"), []);
   const lines: Lines = series.value.value?.series ?? {};
   return (
     <Page title={s.overview}>
       <Shown feed={overview}>
         {(seen) => (
           <>
-            <Health seen={seen} />
+            <Health seen={seen} nodes={nodes.value.value?.nodes ?? []} />
             <Numbers seen={seen} lines={lines} />
           </>
         )}
       </Shown>
       <Shown feed={series}>{(one) => <Hour lines={one.series} until={Date.parse(one.until)} />}</Shown>
-      <Nodes feed={useFeed(() => api("GET /v1/admin/nodes"), [])} />
+      <Nodes feed={nodes} />
     </Page>
   );
 }
 
-function Health({ seen }: { seen: Overview }) {
-  const problems = problemsOf(seen);
+function Health({ seen, nodes }: { seen: Overview; nodes: readonly NodeInfo[] }) {
+  const problems = problemsOf(seen, nodes);
   const isHealthy = problems.length === 0;
   return (
     <div
@@ -178,21 +180,6 @@ function minutesOf(lines: Lines, until: number): Minutes[] {
     };
   });
 }
-
-const NODE_COLUMNS: readonly Column<NodeInfo>[] = [
-  {
-    name: s.node,
-    cell: (one) => (
-      <span class={row}>
-        <Id of={one.node_id} />
-        {one.is_self && <Tag look="accent">{s.thisNode}</Tag>}
-      </span>
-    ),
-  },
-  { name: s.roles, cell: (one) => one.roles.join(", ") },
-  { name: s.version, cell: (one) => one.version ?? s.unknown },
-  { name: s.runningSince, cell: (one) => <Time at={one.since} /> },
-];
 
 function Nodes({ feed }: { feed: Feed<NodeList> }) {
   return (

@@ -30,10 +30,21 @@ export function Door() {
 
 /** What is shown stays behind it, and is asked for again once somebody signed in. */
 export function SessionOver() {
+  const round = useSignal(0);
   return (
-    <Dialog title={s.sessionOver} onClose={() => void signOut()}>
+    // There is nothing to do behind it: who closes it sees it again.
+    <Dialog
+      key={round.value}
+      title={s.sessionOver}
+      onClose={() => {
+        round.value += 1;
+      }}
+    >
       <p>{s.sessionOverHint}</p>
       <SignIn username={operator.value?.username ?? ""} isReadOnly={operator.value?.isReadOnly ?? false} />
+      <Button look="quiet" onClick={() => void signOut()}>
+        {s.otherPerson}
+      </Button>
     </Dialog>
   );
 }

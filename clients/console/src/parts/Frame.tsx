@@ -65,7 +65,9 @@ function PageLink({ entry, isHere }: { entry: PageEntry; isHere: boolean }) {
   const link = useRef<HTMLAnchorElement>(null);
   useEffect(() => {
     // On a narrow screen the links are one row, which is longer than the screen.
-    if (isHere) link.current?.scrollIntoView({ block: "nearest", inline: "center" });
+    const [here, row] = [link.current, link.current?.parentElement];
+    // By hand: scrollIntoView also decides where the next Tab goes.
+    if (isHere && here && row) row.scrollLeft = here.offsetLeft - (row.clientWidth - here.offsetWidth) / 2;
   }, [isHere]);
   return (
     <a ref={link} href={hrefOf(entry.names[0])} aria-current={isHere ? "page" : undefined}>
