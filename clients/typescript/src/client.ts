@@ -486,6 +486,7 @@ export class Client {
       this.#reading = new later.ClientReading(this, {
         send: (frames) => this.#group.send(frames),
         dispatch: () => this.#dispatch(),
+        show: (update) => this.#show(update),
         storeFailed: (error) => this.#storeFailed(error),
       });
       this.#whole.resolve(this.#reading);

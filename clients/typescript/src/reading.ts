@@ -16,7 +16,7 @@ import type {
 } from "./contract.js";
 import type { ChatModel } from "./core/chatModel.js";
 import { CannotConnect, type Refusal, RequestRefused } from "./core/errors.js";
-import type { ClientEvent } from "./core/events.js";
+import type { ClientEvent, Update } from "./core/events.js";
 import type { JournalStep } from "./core/journal.js";
 import { ReadingCore } from "./core/reading.js";
 import { type MessageKey, messageKey, type OutgoingMessage } from "./core/storage.js";
@@ -42,6 +42,7 @@ export interface ReadingContext {
   send(frames: readonly ClientFrame[]): void;
   /** Tell the application what has happened so far. */
   dispatch(): void;
+  show(update: Update): void;
   storeFailed(error: unknown): void;
 }
 
@@ -271,6 +272,8 @@ export class ClientReading {
     else if (frame.type === "message_batch") {
       const { chat_id: chatId, epoch, from_sequence: from, to_sequence: to, entries } = frame;
       void this.#keep(chatId, epoch, [from, to], entries);
+      // The core counts it; an application that shows the chat must hear of it.
+      if (frame.reset) this.#context.show({ type: "update", what: "log", chatId });
     }
   }
 

@@ -89,6 +89,18 @@ export class ChatLog {
     return { ack, entry };
   }
 
+  /** The log is lost and rebuilt under a higher epoch, with its first entries alone. */
+  startOver(kept: number): void {
+    this.#epoch += 1;
+    this.#hashes.length = 1;
+    for (const lost of this.entries.splice(0).slice(0, kept)) {
+      const entry = { ...lost, epoch: this.#epoch };
+      this.entries.push(entry);
+      this.#hashes.push(afterEntry(this.#hashes.at(-1) as Uint8Array, entry));
+    }
+    for (const [key, { ack }] of this.#acks) if (ack.sequence > kept) this.#acks.delete(key);
+  }
+
   /** What became of a message of this sender. */
   stored(senderId: string, clientMessageId: string): Ack | undefined {
     return this.#acks.get(`${senderId} ${clientMessageId.toLowerCase()}`)?.ack;

@@ -107,6 +107,12 @@ export class VirtualServer {
     for (const connection of [...this.connections]) connection.end(code, "");
   }
 
+  /** As after a restore of a backup: every connection breaks, and the log has its first entries alone. */
+  restore(chatId: string, kept: number): void {
+    this.#chat(chatId).startOver(kept);
+    this.cut();
+  }
+
   up(): void {
     this.#isDown = false;
   }
