@@ -67,7 +67,8 @@ async def test_reading_what_people_wrote_is_recorded(place: Place) -> None:
         (said,) = await served.said(ann, chat, "hm")
         path = f"/v1/chats/{chat}/messages/{said['message_id']}/report"
         report_id = (await served.as_(ben).post(path, {"reason": "no"})).body["report_id"]
-        for read in ("reports?status=open", f"reports/{report_id}", "dlq?error=gone", "dlq/dlq_0"):
+        timeline = f"messages/{said['message_id']}/timeline?user_id={ben.user_id}"
+        for read in ("reports?status=open", f"reports/{report_id}", "dlq?error=gone", "dlq/dlq_0", timeline):
             await served.as_(root).get(f"/v1/admin/{read}")
         for brief in ("reports?brief=true", "dlq?brief=true"):
             assert (await served.as_(root).get(f"/v1/admin/{brief}")).status == 200
@@ -80,6 +81,7 @@ async def test_reading_what_people_wrote_is_recorded(place: Place) -> None:
             ("report.read", report_id, "", "done"),
             ("dlq.read", "", '{"error":"gone"}', "done"),
             ("dlq.read", "dlq_0", "", "not_found"),
+            ("message.explain", said["message_id"], ben.user_id, "done"),
         ]
 
 

@@ -145,7 +145,6 @@ const RUN_COLUMNS: readonly Column<JobRun>[] = [
 function RunNow({ job, onDone, onClose }: { job: JobInfo; onDone: () => void; onClose: () => void }) {
   return (
     <Danger
-      title={`${w.runNow}?`}
       action={w.runNow}
       isHarmless
       onDo={async () => {

@@ -127,7 +127,6 @@ const COLUMNS: readonly Column<LinkInfo>[] = [
 function Revoke({ link, onDone, onClose }: { link: LinkInfo; onDone: () => void; onClose: () => void }) {
   return (
     <Danger
-      title={`${w.revoke}?`}
       action={w.revoke}
       onDo={async () => {
         await api("DELETE /v1/admin/invites/{link_id}", { path: { link_id: link.link_id } });

@@ -97,7 +97,6 @@ function State({ of: node }: { of: NodeInfo }) {
 function Drain({ node, onDone, onClose }: { node: NodeInfo; onDone: () => void; onClose: () => void }) {
   return (
     <Danger
-      title={`${w.drain}?`}
       action={w.drain}
       onDo={async () => {
         await api("POST /v1/admin/nodes/{node_id}/drain", { path: { node_id: node.node_id } });

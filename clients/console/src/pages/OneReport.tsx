@@ -3,9 +3,8 @@
 import { useSignal } from "@preact/signals";
 import type { LogLine, ReportInfo } from "parley-chat";
 import { Field, Switch } from "parley-ui/controls.js";
-import { useState } from "preact/hooks";
 import { api } from "../app/api.js";
-import { useFeed } from "../app/feed.js";
+import { useFeed, useOnce } from "../app/feed.js";
 import { nameOf, useNames } from "../app/names.js";
 import { hrefOf } from "../app/route.js";
 import { Danger } from "../parts/Danger.js";
@@ -23,7 +22,7 @@ const LINES = 11;
 type Wanted = "resolve" | "delete" | "remove" | "disable" | "reveal";
 
 export function OneReport({ reportId }: { reportId: string }) {
-  const feed = useFeed(() => load(reportId), [reportId]);
+  const feed = useOnce(() => load(reportId), [reportId]);
   const wanted = useSignal<Wanted | null>(null);
   const reason = useSignal("");
   const seen = feed.value.value;
@@ -148,15 +147,12 @@ function Around({ of, reason, onReveal }: { of: ReportInfo; reason: string; onRe
 }
 
 function Lines({ of: { chat_id, message_id, sequence }, reason }: { of: ReportInfo; reason: string }) {
-  // With a reason it is asked for once: each time is a record of the audit log.
-  const [once] = useState<{ lines: readonly LogLine[] | null }>({ lines: null });
-  const feed = useFeed(async () => {
-    if (reason && once.lines) return once.lines;
-    const query = { around: message_id, limit: LINES, ...(reason && { reveal: reason }) };
-    const { entries } = await api("GET /v1/admin/chats/{chat_id}/log", { path: { chat_id }, query });
-    once.lines = entries;
-    return entries;
-  }, [chat_id, message_id, reason]);
+  const path = { chat_id };
+  const query = { around: message_id, limit: LINES, ...(reason && { reveal: reason }) };
+  const load = async () => (await api("GET /v1/admin/chats/{chat_id}/log", { path, query })).entries;
+  // With a reason each time is a record of the audit log.
+  const use = reason ? useOnce : useFeed;
+  const feed = use(load, [chat_id, message_id, reason]);
   useNames((feed.value.value ?? []).map(({ sender_id }) => sender_id));
   return (
     <Shown feed={feed}>
@@ -201,7 +197,6 @@ function Order(props: OrderProps) {
   if (wanted === "reveal") {
     return (
       <Danger
-        title={`${w.reveal}?`}
         action={w.reveal}
         isHarmless
         needsReason
@@ -221,7 +216,6 @@ function Order(props: OrderProps) {
   const path = { report_id: report.report_id };
   return (
     <Danger
-      title={`${ACTIONS[wanted]}?`}
       action={ACTIONS[wanted]}
       needsReason
       onDo={async (reason) => {
@@ -249,7 +243,6 @@ function Resolve({ report, isDirect, onDone, onClose }: OrderProps) {
   const acts = deletes.value || removes.value || disables.value;
   return (
     <Danger
-      title={`${w.resolve}?`}
       action={w.resolve}
       isHarmless={!acts}
       needsReason={acts}

@@ -133,7 +133,6 @@ function Revoke({
 }) {
   return (
     <Danger
-      title={`${w.revoke}?`}
       action={w.revoke}
       onDo={async () => {
         await api("DELETE /v1/admin/tokens/{token_id}", { path: { token_id: token.token_id } });

@@ -146,7 +146,6 @@ type SilenceProps = { userId: string; device: PushDeviceInfo; onDone: () => void
 function Silence({ userId, device, onDone, onClose }: SilenceProps) {
   return (
     <Danger
-      title={`${w.silence}?`}
       action={w.silence}
       onDo={async () => {
         await api("DELETE /v1/admin/users/{user_id}/push/{device_id}", {

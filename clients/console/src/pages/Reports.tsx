@@ -25,7 +25,9 @@ function AllReports() {
   const status = place.value.query.get("status") ?? "open";
   const isBusy = useSignal(false);
   const pages = usePages([status], async (before) => {
-    const query = { ...(status && { status: status as ReportStatus }), ...(before && { before }) };
+    // Without the messages: the list is asked for again and again, and who sees one is recorded.
+    const of = { ...(status && { status: status as ReportStatus }), ...(before && { before }) };
+    const query = { ...of, brief: true };
     const { reports, next } = await api("GET /v1/admin/reports", { query });
     return { items: reports, next };
   });
@@ -74,7 +76,6 @@ const COLUMNS: readonly Column<ReportInfo>[] = [
     name: w.why,
     cell: (report) => <Name of={report.reason || w.noReason} href={hrefOf("report", report.report_id)} />,
   },
-  { name: w.message, cell: (report) => <Message of={report} /> },
   {
     name: w.sender,
     cell: ({ sender_id }) => <Name of={nameOf(sender_id)} href={hrefOf("person", sender_id)} />,

@@ -223,7 +223,6 @@ function Order({ what, hook, onSecret, onDone, onClose }: OrderProps) {
   const { action, hint, run } = orders[what];
   return (
     <Danger
-      title={`${action}?`}
       action={action}
       isHarmless={what === "pause"}
       onDo={async () => {

@@ -90,18 +90,18 @@ test.each(PAGES)("nothing serious on %s", async (name) => {
 });
 
 const DIALOGS: Readonly<Record<string, readonly string[]>> = {
-  Webhooks: ["Add webhook", "Pause webhook", "Rotate secret", "Remove webhook"],
+  Webhooks: ["Add webhook", "Pause", "Rotate secret", "Remove"],
   Nodes: ["Drain"],
   Jobs: ["Run now"],
-  Programs: ["Make token", "Revoke token"],
-  Links: ["Make link", "Revoke link"],
+  Programs: ["Make token", "Revoke"],
+  Links: ["Make link", "Revoke"],
 };
 
 test.each(Object.keys(DIALOGS))("nothing serious in the dialogs of %s", async (name) => {
   const page = await withAxe(await world.console(olga));
   await shown(page, name);
   for (const action of DIALOGS[name] ?? []) {
-    await page.getByRole("button", { name: action, exact: true }).first().click();
+    await page.locator("main").getByRole("button", { name: action, exact: true }).last().click();
     await page.getByRole("dialog").waitFor();
     expect(await serious(page)).toEqual([]);
     await page.keyboard.press("Escape");
@@ -117,13 +117,7 @@ test("nothing serious on a report, in its dialogs, and where a secret is shown",
   await page.getByRole("table", { name: "Reports" }).getByRole("link", { name: WHY }).click();
   await page.getByRole("table", { name: "What stands around it" }).waitFor();
   expect(await serious(page)).toEqual([]);
-  for (const action of [
-    "Resolve",
-    "Delete message",
-    "Remove from chat",
-    "Disable person",
-    "Show what it says",
-  ]) {
+  for (const action of ["Resolve", "Delete message", "Remove from chat", "Disable", "Show what it says"]) {
     await page.getByRole("button", { name: action, exact: true }).click();
     await page.getByRole("dialog", { name: `${action}?` }).waitFor();
     expect(await serious(page)).toEqual([]);

@@ -63,13 +63,13 @@ test("a webhook is added, tested, paused, goes on, gets a new secret, and is rem
   await page.getByRole("status", { name: "Test" }).getByText("The test did not arrive").waitFor();
   hook.answers = 204;
 
-  await confirm(page, "Pause webhook", line);
+  await confirm(page, "Pause", line);
   await line.getByText("paused", { exact: true }).waitFor();
   const chat = await world.server.chat(olga, [], "Kitchen");
   await world.server.say(olga, chat, "while it is paused");
   await line.getByText("in 1 chat").waitFor();
   expect(hook.got.filter(({ type }) => type === "message.created")).toEqual([]);
-  await confirm(page, "Resume webhook", line);
+  await confirm(page, "Resume", line);
   await until(
     async () => hook.got.filter(({ type }) => type === "message.created").length,
     (count) => count === 1,
@@ -77,7 +77,7 @@ test("a webhook is added, tested, paused, goes on, gets a new secret, and is rem
 
   await confirm(page, "Rotate secret", line);
   expect(await secretOf(page, "Secret of the webhook")).not.toBe(first);
-  await confirm(page, "Remove webhook", line);
+  await confirm(page, "Remove", line);
   await page.getByText("No webhooks.").waitFor();
 });
 
@@ -96,7 +96,7 @@ test("a token is made for a program, shown once, works, and is revoked", async (
   const line = page.getByRole("row").filter({ hasText: "backup robot" });
   await line.getByText("Olga").first().waitFor();
   expect(await line.getByText(/^(read|send|admin)$/).allTextContents()).toEqual(["read", "send"]);
-  await confirm(page, "Revoke token", line);
+  await confirm(page, "Revoke", line);
   await page.getByText("No program has a token.").waitFor();
   await expect(world.server.call(token, "GET", "/v1/chats")).rejects.toThrow("401");
 });
@@ -113,7 +113,7 @@ test("a link is made, shown once, and revoked", async () => {
   expect(url).toContain(`${world.address}/link#`);
   const line = page.getByRole("row").filter({ hasText: "for the kitchen" });
   await line.getByText("0 of 5").waitFor();
-  await confirm(page, "Revoke link", line);
+  await confirm(page, "Revoke", line);
   await line.getByText("revoked").waitFor();
   expect(await line.getByRole("button").count()).toBe(0);
 });

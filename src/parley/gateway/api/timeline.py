@@ -12,6 +12,9 @@ from parley.gateway.routes import Answer, Parameter, Routes
 from parley.traces.timeline import Timeline
 from parley.wire import bodies
 
+READ = "message.explain"
+"""In the audit log: an operator saw what became of a message, and who has read it."""
+
 routes = Routes("Operators")
 
 
@@ -29,13 +32,14 @@ routes = Routes("Operators")
 )
 async def show_timeline(call: Call) -> Answer:
     """Every step with its time, and why not, where not. What was stored, acknowledged and read is known for
-    good; each node remembers for a while what it sent, and a node that does not say is named in a step.
+    good; each node remembers for a while what it sent, and a node that does not say is named in a step. It is
+    recorded who looked.
     """
-    return 200, timeline_body(
-        await call.services.timeline.explain(
-            call.path("message_id"), call.text("user_id"), call.text("chat_id")
+    message_id, user_id = call.path("message_id"), call.text("user_id")
+    async with call.services.user_admin.audited(call.acting, READ, message_id, user_id):
+        return 200, timeline_body(
+            await call.services.timeline.explain(message_id, user_id, call.text("chat_id"))
         )
-    )
 
 
 def timeline_body(timeline: Timeline) -> bodies.MessageTimeline:
