@@ -396,7 +396,7 @@ async def test_a_whole_store_keeps_every_invariant(engine: Engine) -> None:
 Breaking = Callable[[OpenStore, Small], None]
 BREAKING: dict[str, tuple[str, Breaking]] = {
     "counter lost": ("counter_must_exist", lambda s, w: s.set_counter(w.group, None)),
-    "counter behind": ("sequence_monotonicity", lambda s, w: s.set_counter(w.group, ENTRIES - 1)),
+    "counter behind": ("entries_within_counter", lambda s, w: s.set_counter(w.group, ENTRIES - 1)),
     "counter far behind": ("counter_lower_bound", lambda s, w: s.set_counter(w.group, 3)),
     "entry lost": ("log_density", lambda s, w: s.rows.delete_entry(w.group, 2)),
     "void lost": (

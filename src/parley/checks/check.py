@@ -449,7 +449,7 @@ class LogCheck:
             problem = (
                 f"an entry below {sequence} was stored at {self._newest_at}, long after it ({created_at})"
             )
-            self._breach("sequence_monotonic", sequence, problem, CLOCKS)
+            self._breach("stored_in_order", sequence, problem, CLOCKS)
 
     # The end of a log
 
@@ -471,7 +471,7 @@ class LogCheck:
             self._breach("counter_is_last_allocated", None, problem, RECOVER)
         if counter < self.last:
             problem = str(InconsistentCounterError(counter, self.last))
-            self._breach("sequence_monotonicity", self.last, problem, RECOVER)
+            self._breach("entries_within_counter", self.last, problem, RECOVER)
         if counter < self._messages:
             problem = f"the chat has {self._messages} messages, its counter is {counter}"
             self._breach("counter_lower_bound", None, problem, RECOVER)

@@ -101,7 +101,7 @@ def _report_json(findings: Findings, seconds: float) -> None:
             voids=findings.voids,
             open_allocations=findings.open_allocations,
             seconds=round(seconds, 3),
-            invariants={name: findings.counts[name] for name in findings.shown},
+            invariants=findings.counted,
             breaches=findings.breaches,
             breaches_not_listed=findings.counts.total() - len(findings.breaches),
         )

@@ -21,14 +21,14 @@ INVARIANTS = {
     "sequence_uniqueness": "no two entries of a chat have the same sequence",
     "allocation_monotonicity": "no number was allocated after higher ones had been written long before",
     "counter_is_last_allocated": "the counter is the highest number allocated: an entry, a void or open",
-    "sequence_monotonicity": "no entry lies beyond the counter",
+    "entries_within_counter": "no entry lies beyond the counter",
     "counter_lower_bound": "a chat has no more messages than its counter",
     "idempotency_sequence_consistency": "an idempotency key and its message agree on sequence and ids",
     "ack_implies_persistence": "every position that a device acknowledged is in the log",
     "no_zero_sequence": "sequences are whole numbers from 1",
     "gap_is_allocation_without_persistence": "a number without a message is a void or an open allocation",
     "add_operation_atomicity": "no number was allocated twice: none is both open and written",
-    "sequence_monotonic": "no entry was stored long after entries with a higher sequence",
+    "stored_in_order": "no entry was stored long after entries with a higher sequence",
     "idempotency_guarantee": "a client_message_id is the key of at most one message of its chat",
     "sync_completeness": "a reader reaches every entry: no hole lies before it, and each has a body",
     "delivery_state_consistency": "no device or person has received or read more than the log holds",
@@ -42,6 +42,9 @@ INVARIANTS = {
     "schema": "the tables, views, indexes and triggers are those of this version",
     "file_integrity": "the file itself is sound",
 }
+
+ALIASES = {"sequence_monotonicity": "entries_within_counter", "sequence_monotonic": "stored_in_order"}
+"""Former names, under which programs may still look for a count. They were too alike."""
 
 
 class Breach(Struct, frozen=True):
@@ -86,6 +89,12 @@ class Findings(Struct):
     def shown(self) -> list[str]:
         """The invariants that were checked."""
         return [name for name in INVARIANTS if name not in self.not_shown]
+
+    @property
+    def counted(self) -> dict[str, int]:
+        """How many breaches of each invariant that was checked were found, also by former names."""
+        found = {name: self.counts[name] for name in self.shown}
+        return found | {former: found[name] for former, name in ALIASES.items() if name in found}
 
     def add(self, breach: Breach) -> None:
         assert breach.invariant in self.shown, breach.invariant

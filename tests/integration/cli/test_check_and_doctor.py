@@ -10,7 +10,7 @@ import pytest
 
 from parley.cli import doctor
 from parley.cli.places import find_place
-from parley.store.invariants import INVARIANTS
+from parley.store.invariants import ALIASES, INVARIANTS
 from tests.harness.damage import overwrite, pages_of
 from tests.harness.server import ServerProcess
 from tests.integration.cli.running import parley, succeed
@@ -31,7 +31,7 @@ def test_a_clean_store_is_summed_up(data: Path) -> None:
     assert run.lines[1].split()[:3] == ["2", str(GROUP_ENTRIES), "1"]
     report = succeed("check", "--json", data=data).json
     assert report["ok"]
-    assert report["invariants"] == dict.fromkeys(INVARIANTS, 0)
+    assert report["invariants"] == dict.fromkeys([*INVARIANTS, *ALIASES], 0)
 
 
 def test_a_broken_store_fails_with_what_to_do(data: Path) -> None:

@@ -38,7 +38,7 @@ BREAKING = {
         "UPDATE entries SET sequence = 0 WHERE chat_no = 1 AND sequence = 1",
     ],
     "add_operation_atomicity": ["INSERT INTO open_allocations VALUES (1, 2, 0)"],
-    "sequence_monotonic": [
+    "stored_in_order": [
         f"UPDATE entries SET position = 100 {AT_2}",
         say_instead("2026-01-01", "2026-01-02"),
     ],

@@ -164,7 +164,7 @@ def test_a_report_names_what_was_looked_for(shared: Shared) -> None:
     """What DynamoDB keeps by its nature is not claimed to have been checked."""
     report = shared.run("check", "--json").json
     assert report["chats"] >= 1
-    assert (len(report["invariants"]), "file_integrity" in report["invariants"]) == (20, False)
+    assert (len(report["invariants"]), "file_integrity" in report["invariants"]) == (22, False)
 
 
 def test_counters_in_redis_are_recovered(tmp_path: Path) -> None:

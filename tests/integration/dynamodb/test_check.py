@@ -74,7 +74,7 @@ BREAKING: dict[str, list[Breaking]] = {
         lambda d: change_key(d, sender_id="user_x"),
     ],
     "no_zero_sequence": [lambda d: copy_entry(d, 0), lambda d: copy_entry(d, -3)],
-    "sequence_monotonic": [
+    "stored_in_order": [
         lambda d: set_in(
             d,
             "messages",

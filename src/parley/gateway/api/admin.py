@@ -276,7 +276,7 @@ async def check_chat(call: Call) -> Answer:
         entries=found.entries,
         voids=found.voids,
         open_allocations=found.open_allocations,
-        invariants={name: found.counts[name] for name in found.shown},
+        invariants=found.counted,
         breaches=[
             bodies.InvariantBreach(one.invariant, one.says, one.remedy, one.sequence)
             for one in found.breaches
