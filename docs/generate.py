@@ -161,8 +161,8 @@ CONFIGURATION = {
     " unless the server is [exposed](expose.md#an-exposed-server).",
     "limits.connections_per_user": "WebSocket connections of a user on one node, where rates hold.",
     "limits.connections_per_address": "WebSocket connections of an address on one node, where rates hold.",
-    "delivery.max_retries": "Retries of a [ring](push.md#what-is-guaranteed), and of a replay, before it is a"
-    " dead letter.",
+    "delivery.max_retries": "Retries of a [notification](push.md#what-is-guaranteed),"
+    " and of a replay, before it is a dead letter.",
     "delivery.too_old_seconds": "Older messages are not delivered any more.",
     "delivery.write_below": "Chats with fewer members than this are fanned out on"
     " [write](push.md#strategies-by-size).",
@@ -223,7 +223,7 @@ ROLES = {
     "ingest": "appends drafts, its own and those of other nodes",
     "delivery": "[routes](fan-out.md#routing) entries to the nodes whose clients hear them; delivers to"
     " [webhooks](delivery.md); publishes events that a dead node left unpublished",
-    "push": "[rings](push.md) devices of people who are away",
+    "push": "[notifies](push.md) the devices of people who are away",
     "archiver": "moves old entries to the [cold tier](cold-tier.md), and [removes bodies](retention.md)",
     "search": "keeps the [index](search.md) of a share of the chats, and answers searches of them",
     "sequencer": "allocates numbers of `two_phase` for other nodes: the [Sequence Service](sequencing.md)",

@@ -232,7 +232,7 @@ class DeliveryConfig(Struct, forbid_unknown_fields=True):
 
 
 class PushConfig(Struct, forbid_unknown_fields=True):
-    """Who brings rings to devices. A provider without its settings is off; webhooks need none.
+    """Who brings notifications to devices. A provider without its settings is off; webhooks need none.
 
     `apns_key`: a .p8 file, with its id, its team and the app's bundle id as topic. `fcm_credentials`: the
     JSON file of a service account. `vapid_private_key`: 32 bytes in base64url; empty for one that the first

@@ -60,7 +60,7 @@ class Privacy(StrEnum):
 
 
 class Notify(StrEnum):
-    """Which messages of a chat ring for a member: all, those that mention them, or none."""
+    """Which messages of a chat notify a member: all, those that mention them, or none."""
 
     ALL = "all"
     MENTIONS = "mentions"
@@ -68,7 +68,7 @@ class Notify(StrEnum):
 
 
 class Fanout(StrEnum):
-    """How rings of a chat's messages are fanned out. See docs/push.md."""
+    """How notifications of a chat's messages are fanned out. See docs/push.md."""
 
     WRITE = "write"
     HYBRID = "hybrid"
@@ -311,7 +311,7 @@ class Page(Struct):
 
 
 class QuietHours(Struct, frozen=True, rename={"starts": "from", "ends": "to"}):
-    """When a person wants no ring: from one time of day (HH:MM) to another, in a time zone by its name."""
+    """When a person wants no notification: between two times of day (HH:MM), in a time zone by its name."""
 
     starts: str
     ends: str
@@ -333,7 +333,7 @@ class User(Struct, frozen=True):
     who_may_add: Privacy = Privacy.EVERYONE
     do_not_disturb: QuietHours | None = None
     is_bot: bool = False
-    """A program, not a person: it has no unread count and gets no rings."""
+    """A program, not a person: it has no unread count and gets no notifications."""
     external_id: str = ""
     """Who this is for the operator's own login: the claim of a JWT, without its issuer. Empty for nobody."""
 
@@ -717,7 +717,7 @@ class MemberCursor(Struct, frozen=True):
 
 
 class MemberSettings(Struct, frozen=True):
-    """What decides whether a message rings for a member of a chat, and how far they are in it."""
+    """What decides whether a message notifies a member of a chat, and how far they are in it."""
 
     notify: Notify = Notify.ALL
     muted_until: str | None = None

@@ -284,7 +284,7 @@ class Metrics:
         )
         self.push_outcomes = self._counter(
             "parley_push_outcomes",
-            "Rings, by provider and by what became of them; unauthorized: the provider refuses this server",
+            "Notifications, by provider and what became of them; unauthorized: it refuses this server",
             "provider",
             "outcome",
         )

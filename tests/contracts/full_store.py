@@ -9,7 +9,7 @@ from parley import ids
 from parley.clock import MS_PER_DAY, iso
 from parley.core.deliveries import DeadLetter, DeliveryEvent, QueueClaim, Selection, Webhook
 from parley.core.marks import AmendmentNote
-from parley.core.push_devices import Provider, PushDevice, PushOutcome, RingOutcome
+from parley.core.push_devices import NotificationOutcome, Provider, PushDevice, PushOutcome
 from parley.model import (
     AccountState,
     Action,
@@ -227,7 +227,7 @@ class FullStore:
                     created_ms=9,
                 )
             )
-        for sequence, outcome in ((1, RingOutcome.PUSHED), (2, RingOutcome.SKIPPED)):
+        for sequence, outcome in ((1, NotificationOutcome.PUSHED), (2, NotificationOutcome.SKIPPED)):
             ring = PushOutcome(
                 chat_id=self.direct,
                 sequence=sequence,

@@ -9,7 +9,7 @@ import pytest
 from parley.archive.manifest import SegmentEntry
 from parley.archive.reader import BLOCK_UNUSED_SECONDS_MAX, BlockCache
 from parley.core.deliveries import DeadLetter, QueueClaim
-from parley.core.push_devices import Provider, PushOutcome, RingOutcome
+from parley.core.push_devices import NotificationOutcome, Provider, PushOutcome
 from parley.model import Kind
 from parley.store.sqlite.database import Database
 from tests.contracts.acting import add_group, add_people, message, stored
@@ -162,7 +162,7 @@ async def test_what_is_still_to_be_delivered_has_no_body(sqlite: SqliteEngine, t
             user_id=ben,
             device_id="phone",
             provider=Provider.WEBPUSH,
-            outcome=RingOutcome.RINGING,
+            outcome=NotificationOutcome.RINGING,
             detail="",
             at_ms=store.clock(),
         )

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from parley.core.push_devices import (
     DEVICES_PER_PERSON_MAX,
+    NotificationOutcome,
     Provider,
     PushDevice,
     PushOutcome,
-    RingOutcome,
 )
 from parley.model import Fanout
 from tests.contracts.acting import add_group, add_people
@@ -36,7 +36,7 @@ RUNG = PushOutcome(
     user_id="user_a",
     device_id="phone",
     provider=Provider.APNS,
-    outcome=RingOutcome.RINGING,
+    outcome=NotificationOutcome.RINGING,
     detail="",
     at_ms=1_000,
 )
@@ -87,8 +87,8 @@ async def test_a_person_has_so_many_devices(engine: Engine) -> None:
 async def test_the_last_outcome_counts(engine: Engine) -> None:
     """One outcome for each message and device, and it survives a restart."""
     async with engine.opened() as store:
-        pushed = replace(RUNG, outcome=RingOutcome.PUSHED, detail="200", at_ms=2_000)
-        other = replace(RUNG, user_id="user_b", outcome=RingOutcome.SKIPPED, detail="muted")
+        pushed = replace(RUNG, outcome=NotificationOutcome.PUSHED, detail="200", at_ms=2_000)
+        other = replace(RUNG, user_id="user_b", outcome=NotificationOutcome.SKIPPED, detail="muted")
         for outcome in (RUNG, other, pushed, replace(RUNG, sequence=8)):
             await store.push.outcomes.note(outcome)
         await store.reopen()
@@ -102,9 +102,9 @@ async def test_the_newest_ring_of_a_device_is_known(engine: Engine) -> None:
     async with engine.opened() as store:
         outcomes = store.push.outcomes
         assert await outcomes.rung_through("chat_1", "user_a", "phone") == 0
-        pushed = replace(RUNG, sequence=9, outcome=RingOutcome.PUSHED)
-        skipped = replace(RUNG, sequence=11, outcome=RingOutcome.SKIPPED)
-        failed = replace(RUNG, sequence=12, outcome=RingOutcome.FAILED)
+        pushed = replace(RUNG, sequence=9, outcome=NotificationOutcome.PUSHED)
+        skipped = replace(RUNG, sequence=11, outcome=NotificationOutcome.SKIPPED)
+        failed = replace(RUNG, sequence=12, outcome=NotificationOutcome.FAILED)
         for outcome in (pushed, RUNG, skipped, failed, replace(RUNG, sequence=10, device_id="tablet")):
             await outcomes.note(outcome)
         await store.reopen()

@@ -83,7 +83,7 @@ export type EventName =
   | "account.disabled"
   | "account.deleted";
 
-/** How rings of a chat's messages are fanned out. See docs/push.md. */
+/** How notifications of a chat's messages are fanned out. See docs/push.md. */
 export type Fanout = "write" | "hybrid" | "read";
 
 /** `lease_lost`: another node may have it now, so the run was stopped; that is no failure. */
@@ -92,7 +92,7 @@ export type JobOutcome = "ok" | "failed" | "timed_out" | "lease_lost";
 /** `node`: every node runs it. `cluster`: one node at a time, by a lease. */
 export type JobScope = "node" | "cluster";
 
-/** Which messages of a chat ring for a member: all, those that mention them, or none. */
+/** Which messages of a chat notify a member: all, those that mention them, or none. */
 export type Notify = "all" | "mentions" | "none";
 
 /** Whom a person means in a setting: who may see them online, who may add them to chats. */
@@ -261,7 +261,7 @@ export interface TypingStop {
   readonly chat_id: string;
 }
 
-/** Whether somebody looks at this client. After two minutes of not, it does not keep a ring back. */
+/** Whether somebody looks at this client. After two minutes of not, it keeps no notification back. */
 export interface Attention {
   readonly type: "attention";
   readonly id?: number | null;
@@ -485,7 +485,7 @@ export interface ChatChange {
   readonly read_receipts?: ReadReceipts | null;
   /** Mute the chat until this time; null to unmute it. */
   readonly muted_until?: string | null;
-  /** Which messages of the chat ring for you. */
+  /** Which messages of the chat notify you. */
   readonly notify?: Notify | null;
   /** Whether only owners and admins post. */
   readonly announcement_only?: boolean | null;
@@ -541,11 +541,11 @@ export interface ExternalUser {
   readonly display_name?: string | null;
   /** A few words of the person; at most 1,000 characters. */
   readonly about?: string | null;
-  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  /** Whether this is a program: it has no unread count, and nothing notifies it. */
   readonly is_bot?: boolean | null;
 }
 
-/** What operators change of a chat. `fanout`: how its rings are fanned out; null: by its size. */
+/** What operators change of a chat. `fanout`: how its notifications are fanned out; null: by its size. */
 export interface FanoutChange {
   /** The strategy; null: by the size of the chat. */
   readonly fanout?: Fanout | null;
@@ -724,17 +724,17 @@ export interface NewPasswordLink {
 }
 
 /**
- * How a device is rung: by its `token`, or in browsers by its `subscription`. The `token` of a webhook is its
- * URL. Without `preview` a notification says only that there is a message.
+ * How a device is notified: by its `token`, or in browsers by its `subscription`. The `token` of a webhook is
+ * its URL. Without `preview` a notification says only that there is a message.
  */
 export interface NewPushDevice {
-  /** Who brings the ring to the device. */
+  /** Who brings the notification to the device. */
   readonly provider: "apns" | "fcm" | "webhook" | "webpush";
   /** The device's token; of a webhook its URL. Not for webpush. */
   readonly token?: string | null;
   /** Only for webpush: what the browser gave. */
   readonly subscription?: PushSubscription | null;
-  /** Whether a ring shows what the message says, and who sent it. */
+  /** Whether a notification shows what the message says, and who sent it. */
   readonly preview?: boolean;
 }
 
@@ -838,7 +838,7 @@ export interface ProfileChange {
   readonly send_read_receipts?: boolean | null;
   /** Who may add you to chats; others can invite you. */
   readonly who_may_add?: Privacy | null;
-  /** When nothing rings for you; null: at no time. */
+  /** When nothing notifies you; null: at no time. */
   readonly do_not_disturb?: QuietHoursChange | null;
 }
 
@@ -860,7 +860,7 @@ export interface PushSubscription {
   readonly expirationTime?: number | null;
 }
 
-/** When you want no ring: from one time of day (HH:MM) to another, in a time zone by its name. */
+/** When you want no notification: from one time of day (HH:MM) to another, in a time zone by its name. */
 export interface QuietHoursChange {
   /** The first minute of it, as HH:MM. */
   readonly from: string;
@@ -1231,7 +1231,7 @@ export interface ChatInfo {
   readonly muted: boolean;
   /** Until when you have muted the chat; null if you have not. */
   readonly muted_until: string | null;
-  /** Which messages of the chat ring for you. */
+  /** Which messages of the chat notify you. */
   readonly notify: Notify;
   /** Whether only owners and admins post. */
   readonly announcement_only: boolean;
@@ -1296,7 +1296,7 @@ export interface ChatOverview {
   readonly title: string | null;
   /** How many members the chat has. */
   readonly member_count: number;
-  /** How rings of the chat are fanned out. */
+  /** How notifications of the chat are fanned out. */
   readonly fanout: Fanout;
   /** What an operator chose; null if the size decides. */
   readonly chosen: Fanout | null;
@@ -1596,7 +1596,7 @@ export interface DeletedUser {
   readonly created_at: string;
   /** When the person was last online; null if never, "unavailable" if you may not see it. */
   readonly last_seen: string | null;
-  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  /** Whether this is a program: it has no unread count, and nothing notifies it. */
   readonly is_bot: boolean;
   /** Who the person is in your own system; null for nobody. */
   readonly external_id: string | null;
@@ -1725,7 +1725,7 @@ export interface ErasureInfo {
   readonly chats_left_out: number;
   /** How many positions of devices were removed. */
   readonly cursors: number;
-  /** How many devices are not rung any more. */
+  /** How many devices get no notifications any more. */
   readonly devices: number;
   /** How many reports lost what the person wrote in them. */
   readonly reports: number;
@@ -1759,7 +1759,7 @@ export interface FanoutInfo {
   readonly title: string | null;
   /** How many members the chat has. */
   readonly member_count: number;
-  /** How rings of the chat are fanned out. */
+  /** How notifications of the chat are fanned out. */
   readonly fanout: Fanout;
   /** What an operator chose; null if the size decides. */
   readonly chosen: Fanout | null;
@@ -2021,7 +2021,7 @@ export interface LogLines {
   readonly voids: readonly number[];
 }
 
-/** Your profile and settings. Within `do_not_disturb` nothing rings. */
+/** Your profile and settings. Within `do_not_disturb` nothing notifies. */
 export interface Me {
   /** The person. */
   readonly user_id: string;
@@ -2037,9 +2037,9 @@ export interface Me {
   readonly send_read_receipts: boolean;
   /** Who may add you to chats; others can invite you. */
   readonly who_may_add: Privacy;
-  /** When nothing rings for you; null: at no time. */
+  /** When nothing notifies you; null: at no time. */
   readonly do_not_disturb: QuietHours | null;
-  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  /** Whether this is a program: it has no unread count, and nothing notifies it. */
   readonly is_bot: boolean;
   /** Whether the person may use these routes. */
   readonly is_operator: boolean;
@@ -2079,7 +2079,7 @@ export interface MemberInfo {
   readonly status: "offline" | "online";
   /** When the person was last online; null if never, "unavailable" if you may not see it. */
   readonly last_seen: string | null;
-  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  /** Whether this is a program: it has no unread count, and nothing notifies it. */
   readonly is_bot: boolean;
 }
 
@@ -2101,7 +2101,7 @@ export interface MemberPosition {
   readonly display_name: string;
   /** What the account may do. */
   readonly state: AccountState;
-  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  /** Whether this is a program: it has no unread count, and nothing notifies it. */
   readonly is_bot: boolean;
   /** An owner may do anything, an admin may add, remove members and rename. */
   readonly role: Role;
@@ -2332,7 +2332,7 @@ export interface Peer {
   readonly status: "offline" | "online";
   /** When the person was last online; null if never, "unavailable" if you may not see it. */
   readonly last_seen: string | null;
-  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  /** Whether this is a program: it has no unread count, and nothing notifies it. */
   readonly is_bot?: boolean;
 }
 
@@ -2378,7 +2378,7 @@ export interface PersonInfo {
   readonly created_at: string;
   /** When the person was last online; null if never, "unavailable" if you may not see it. */
   readonly last_seen: string | null;
-  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  /** Whether this is a program: it has no unread count, and nothing notifies it. */
   readonly is_bot: boolean;
   /** Who the person is in your own system; null for nobody. */
   readonly external_id: string | null;
@@ -2390,7 +2390,7 @@ export interface PersonInfo {
   readonly chat_count: number;
   /** Those that the server knows, the last used first. */
   readonly devices: readonly PersonDevice[];
-  /** Those that ring, without their tokens. */
+  /** Those that get notifications, without their tokens. */
   readonly push_devices: readonly PushDeviceInfo[];
   /** The last used first. */
   readonly sessions: readonly UserSession[];
@@ -2448,7 +2448,7 @@ export interface Profile {
   readonly status: "offline" | "online";
   /** When the person was last online; null if never, "unavailable" if you may not see it. */
   readonly last_seen: string | null;
-  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  /** Whether this is a program: it has no unread count, and nothing notifies it. */
   readonly is_bot: boolean;
 }
 
@@ -2458,13 +2458,13 @@ export interface ProfileList {
   readonly users: readonly Profile[];
 }
 
-/** A device that is rung. `secret`: what requests to a new webhook are signed with, shown once. */
+/** A device that is notified. `secret`: what requests to a new webhook are signed with, shown once. */
 export interface PushDeviceInfo {
   /** A name that the client gives the device and keeps; 1 to 64 characters. */
   readonly device_id: string;
-  /** Who brings the ring to the device. */
+  /** Who brings the notification to the device. */
   readonly provider: string;
-  /** Whether a ring shows what the message says, and who sent it. */
+  /** Whether a notification shows what the message says, and who sent it. */
   readonly preview: boolean;
   /** When the device was registered with its token. */
   readonly created_at: string;
@@ -2472,23 +2472,23 @@ export interface PushDeviceInfo {
   readonly secret?: string;
 }
 
-/** Your devices that are rung. */
+/** Your devices that are notified. */
 export interface PushDeviceList {
-  /** Your devices that ring. */
+  /** Your devices that get notifications. */
   readonly devices: readonly PushDeviceInfo[];
 }
 
-/** Who brings rings to devices, and what became of them since each node started. */
+/** Who brings notifications to devices, and what became of them since each node started. */
 export interface PushProviderInfo {
-  /** Who brings the ring to the device. */
+  /** Who brings the notification to the device. */
   readonly provider: string;
   /** Whether this server is set up for it. */
   readonly ready: boolean;
-  /** How many rings ended how. */
+  /** How many notifications ended how. */
   readonly outcomes: Readonly<Record<string, number>>;
 }
 
-/** The providers of rings. `silent`: nodes that did not say. */
+/** The providers of notifications. `silent`: nodes that did not say. */
 export interface PushState {
   /** All that Parley knows. */
   readonly providers: readonly PushProviderInfo[];
@@ -2496,7 +2496,7 @@ export interface PushState {
   readonly silent: readonly string[];
 }
 
-/** When a person wants no ring: from one time of day (HH:MM) to another, in a time zone by its name. */
+/** When a person wants no notification: between two times of day (HH:MM), in a time zone by its name. */
 export interface QuietHours {
   /** The first minute of it, as HH:MM. */
   readonly from: string;
@@ -2711,9 +2711,9 @@ export interface Series {
 export interface ServerFeatures {
   /** Whether messages can be searched. */
   readonly search: boolean;
-  /** Whether devices ring. */
+  /** Whether devices get notifications. */
   readonly push: boolean;
-  /** Whether browsers ring. */
+  /** Whether browsers get notifications. */
   readonly web_push: boolean;
   /** Whether messages may refer to files. */
   readonly attachments: boolean;
@@ -2742,7 +2742,7 @@ export interface ServerInfo {
   readonly features: ServerFeatures;
   /** The limits of the server, as in the frame `welcome`. */
   readonly limits: Readonly<Record<string, number>>;
-  /** The key for Web Push; left out where browsers do not ring. */
+  /** The key for Web Push; left out where browsers do not notify. */
   readonly vapid_key?: string;
 }
 
@@ -2918,7 +2918,7 @@ export interface UserInfo {
   readonly created_at: string;
   /** When the person was last online; null if never, "unavailable" if you may not see it. */
   readonly last_seen: string | null;
-  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  /** Whether this is a program: it has no unread count, and nothing notifies it. */
   readonly is_bot: boolean;
   /** Who the person is in your own system; null for nobody. */
   readonly external_id: string | null;
@@ -3723,7 +3723,7 @@ export interface Routes {
     answers: { 204: undefined };
     keyed: false;
   };
-  /** Your devices that ring. */
+  /** Your devices that get notifications. */
   "GET /v1/me/push": {
     path: NoParameters;
     query: NoParameters;
@@ -3731,7 +3731,7 @@ export interface Routes {
     answers: { 200: PushDeviceList };
     keyed: false;
   };
-  /** Let a device ring. */
+  /** Let a device get notifications. */
   "PUT /v1/me/push/{device_id}": {
     path: { device_id: string };
     query: NoParameters;
@@ -3739,7 +3739,7 @@ export interface Routes {
     answers: { 200: PushDeviceInfo };
     keyed: false;
   };
-  /** How a device rings. */
+  /** How a device is notified. */
   "GET /v1/me/push/{device_id}": {
     path: { device_id: string };
     query: NoParameters;
@@ -3747,7 +3747,7 @@ export interface Routes {
     answers: { 200: PushDeviceInfo };
     keyed: false;
   };
-  /** Let a device not ring any more. */
+  /** Let a device get no more notifications. */
   "DELETE /v1/me/push/{device_id}": {
     path: { device_id: string };
     query: NoParameters;
@@ -3763,7 +3763,7 @@ export interface Routes {
     answers: { 200: VapidPublicKey };
     keyed: false;
   };
-  /** The providers of rings, and what became of them. */
+  /** The providers of notifications, and what became of them. */
   "GET /v1/admin/push": {
     path: NoParameters;
     query: NoParameters;
@@ -3771,7 +3771,7 @@ export interface Routes {
     answers: { 200: PushState };
     keyed: false;
   };
-  /** Let a device of a person not ring any more. */
+  /** Let a device of a person get no more notifications. */
   "DELETE /v1/admin/users/{user_id}/push/{device_id}": {
     path: { user_id: string; device_id: string };
     query: NoParameters;
@@ -3795,7 +3795,7 @@ export interface Routes {
     answers: { 200: ChatOverview };
     keyed: false;
   };
-  /** Rename a chat, or choose how its rings are fanned out. */
+  /** Rename a chat, or choose how its notifications are fanned out. */
   "PATCH /v1/admin/chats/{chat_id}": {
     path: { chat_id: string };
     query: NoParameters;

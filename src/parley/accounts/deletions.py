@@ -42,7 +42,7 @@ log = structlog.get_logger("parley.accounts")
 class AccountDeletions:
     """Finishes deletions that were begun on any node, or by a command.
 
-    `forget_devices`: a person's devices are not rung any more. `forget_tokens`: nor do programs act for them.
+    `forget_devices`: a person's devices get no more notifications. `forget_tokens`: no program acts for them.
     """
 
     def __init__(

@@ -96,8 +96,8 @@ log = structlog.get_logger("parley.app")
 
 class App:
     """`gateway` serves clients, `ingest` appends, `delivery` publishes what was left behind,
-    `push` rings the devices of people who are away, `archiver` moves old entries to the cold tier, `search`
-    keeps the index behind searches."""
+    `push` notifies the devices of people who are away, `archiver` moves old entries to the cold tier,
+    `search` keeps the index behind searches."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Push of one node: its providers, the worker that rings, and what people and operators do."""
+"""Push of one node: its providers, the worker that notifies, and what people and operators do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NEEDS_EXTRA = "push.{} needs more packages: {}"
 
 
 class Push:
-    """`feed`: what happens in all chats; None: nothing can ring. `topics`: for workers on several nodes."""
+    """`feed`: what happens in all chats; None: nothing can notify. `topics`: for workers on several nodes."""
 
     def __init__(
         self,
@@ -111,11 +111,11 @@ class Push:
 
     @property
     def jobs(self) -> list[Job]:
-        """Every node with the role rings; one node replays dead letters and forgets what is old."""
-        ring = Job(
+        """Every node with the role notifies; one node replays dead letters and forgets what is old."""
+        notify = Job(
             name="push",
-            does="rings the devices of people who are not connected",
-            run=self._ring,
+            does="notifies the devices of people who are not connected",
+            run=self._notify,
             interval_seconds=None,
             timeout_seconds=None,
         )
@@ -136,9 +136,9 @@ class Push:
             timeout_seconds=EXPIRE_SECONDS,
             scope=JobScope.CLUSTER,
         )
-        return [] if self._feed is None else [ring, replay, expiry]
+        return [] if self._feed is None else [notify, replay, expiry]
 
-    async def _ring(self) -> None:
+    async def _notify(self) -> None:
         assert self._feed is not None
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._worker.run_if_needed(self._feed, self._store.devices.are_there))

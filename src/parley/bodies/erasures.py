@@ -61,7 +61,7 @@ class BodyAdmin:
     """What operators decide about bodies.
 
     `make_retention` is called for the first erasure. `empty_chat` takes everybody out of a group that is
-    deleted. `forget_devices`: a person's devices are not rung any
+    deleted. `forget_devices`: a person's devices are not notified any
     more. `forget_reasons`: what they wrote in reports goes.
     """
 

@@ -259,7 +259,7 @@ def fanout(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Show how rings of a chat are fanned out, or choose it."""
+    """Show how notifications of a chat are fanned out, or choose it."""
     from parley.cli import chat_changes
     from parley.cli.output import print_json
     from parley.cli.places import find_place

@@ -100,7 +100,7 @@ def invitations(place: Place, person: str) -> list[InvitationView]:
 
 
 def fanout(place: Place, chat: str, strategy: str | None) -> FanoutView:
-    """Show how rings of a chat are fanned out; choose it first, if a strategy is given."""
+    """Show how notifications of a chat are fanned out; choose it first, if a strategy is given."""
 
     async def look() -> FanoutView:
         async with open_services(place) as services:

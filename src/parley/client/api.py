@@ -295,7 +295,7 @@ class InvitationsApi:
 
 
 class PushApi:
-    """The person's devices that ring while none of them is connected."""
+    """The person's devices that get notifications while none of them is connected."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -305,7 +305,7 @@ class PushApi:
         return (await self._api.call("GET", "me/push", PushDeviceList)).devices
 
     async def register(self, device_id: str, device: NewPushDevice) -> PushDeviceInfo:
-        """Let a device ring that is logged in. `secret` is there once, for a webhook with a new address."""
+        """For a device that is logged in. `secret` is there once, for a webhook with a new address."""
         body = msgspec.to_builtins(device)
         return await self._api.call("PUT", self._path(device_id), PushDeviceInfo, body)
 
@@ -355,7 +355,7 @@ class PeopleApi:
 
     @property
     def push(self) -> PushApi:
-        """Devices that ring."""
+        """Devices that get notifications."""
         return PushApi(self.api)
 
     async def me(self) -> Me:

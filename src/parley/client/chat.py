@@ -147,8 +147,8 @@ class Chat:
 
         `display_time` shows others when it was written, in ISO 8601, and orders nothing; the default is the
         client's clock. Every retry repeats it, however late the message arrives. `mentions`: up to 100 user
-        ids; their devices ring even if they want to be rung for mentions alone. `reply_to`: the id of the
-        message of this chat that it answers. `attachments`: ids of files that `files` has uploaded.
+        ids, who are notified even if they want that for mentions alone. `reply_to`: the id of the message
+        of this chat that it answers. `attachments`: ids of files that `files` has uploaded.
 
         Messages of one chat are stored in the order of these calls. OutboxFull or RequestRefused if the
         message cannot be queued.
@@ -403,7 +403,7 @@ class Chat:
         return await self._change(muted_until=iso(round(until.timestamp() * MS_PER_SECOND)))
 
     async def notify(self, which: Notify) -> ChatInfo:
-        """Choose which messages of the chat ring for this person."""
+        """Choose which messages of the chat notify this person."""
         return await self._change(notify=which)
 
     async def unmute(self) -> ChatInfo:

@@ -392,7 +392,7 @@ class Client(PeopleApi):
 
     def look(self, *, looking: bool) -> None:
         """Tell the server whether somebody looks at this device. After two minutes of not, it does not keep
-        the person's other devices from ringing.
+        the person's other devices from notifying.
         """
         self.check_open()
         self.core.look(looking=looking)

@@ -202,11 +202,11 @@ class OperatorsApi:
     # Push
 
     async def push(self) -> PushState:
-        """The providers of rings, and what became of them since the nodes started."""
+        """The providers of notifications, and what became of them since the nodes started."""
         return await self._api.call("GET", "admin/push", PushState)
 
     async def silence_device(self, user_id: str, device_id: str) -> None:
-        """It rings no more, until its application registers it again."""
+        """It gets no more notifications until its application registers it again."""
         await self._api.call("DELETE", f"{_user(user_id)}/push/{quote(device_id, safe='')}", object)
 
     # Webhooks and servers

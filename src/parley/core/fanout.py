@@ -1,4 +1,4 @@
-"""How the rings of a chat's messages are fanned out, by its size or by an operator's choice.
+"""How the notifications of a chat's messages are fanned out, by its size or by an operator's choice.
 
 The sender's ack waits for none of it. See docs/push.md.
 """
@@ -30,8 +30,8 @@ def strategy_of(member_count: int, chosen: Fanout | None, sizes: FanoutSizes) ->
     return Fanout.READ if member_count > sizes.read_above else Fanout.HYBRID
 
 
-def may_ring(settings: MemberSettings, *, is_mentioned: bool, is_muted: bool) -> bool:
-    """Whether a member of a `hybrid` chat needs a queue: those who want no ring cost nothing."""
+def may_notify(settings: MemberSettings, *, is_mentioned: bool, is_muted: bool) -> bool:
+    """Whether a member of a `hybrid` chat needs a queue: those who want no notification cost nothing."""
     if is_muted or settings.notify is Notify.NONE:
         return False
     return is_mentioned or settings.notify is Notify.ALL

@@ -1,7 +1,7 @@
-"""Whether a message rings for a person: the only place that knows the rules, and their order.
+"""Whether a message notifies a person: the only place that knows the rules, and their order.
 
-A ring is a notification on a device that is not connected. Most rules are about the moment it goes out, not
-the moment the message was sent: what was read, muted or answered meanwhile rings for nobody.
+A notification goes to a device that is not connected. Most rules are about the moment it goes out, not
+the moment the message was sent: what was read, muted or answered meanwhile notifies nobody.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READABLE = frozenset({"text/plain", "text/markdown"})
 
 
 class SkipReason(StrEnum):
-    """Why a message does not ring. The values are stable: operators and timelines show them."""
+    """Why a message does not notify. The values are stable: operators and timelines show them."""
 
     NO_MESSAGE = "no_message"
     OWN = "own_message"
@@ -40,8 +40,8 @@ class SkipReason(StrEnum):
     DO_NOT_DISTURB = "do_not_disturb"
 
 
-class RingFacts(Struct, frozen=True, kw_only=True):
-    """What is known about a person when a message may ring for them."""
+class NotificationFacts(Struct, frozen=True, kw_only=True):
+    """What is known about a person when a message may notify them."""
 
     user_id: str
     is_member: bool
@@ -52,18 +52,18 @@ class RingFacts(Struct, frozen=True, kw_only=True):
     is_active: bool
     """A device of theirs is connected."""
     is_logged_in: bool
-    """The device that would ring has a session."""
+    """The device that would get it has a session."""
     is_older: bool
     """The message is older than the registration of the device."""
     rung_through: int
-    """The newest message of the chat that the device rang for."""
+    """The newest message of the chat that the device was notified of."""
     is_muted: bool
     is_quiet: bool
     """By their quiet hours, at this moment, where they live."""
 
 
 def wanted(entry: Entry, user_id: str, settings: MemberSettings) -> SkipReason | None:
-    """Why an entry never rings for a person, by what both say; None if it may ring."""
+    """Why an entry never notifies a person, by what both say; None if it may notify."""
     if entry.kind != Kind.MESSAGE.value or entry.deleted is True:
         return SkipReason.NO_MESSAGE
     if entry.sender_id == user_id:
@@ -75,8 +75,8 @@ def wanted(entry: Entry, user_id: str, settings: MemberSettings) -> SkipReason |
     return None
 
 
-def decide_ring(entry: Entry, facts: RingFacts) -> SkipReason | None:
-    """Why a message does not ring on a device now; None if it does."""
+def decide_notification(entry: Entry, facts: NotificationFacts) -> SkipReason | None:
+    """Why a message does not notify on a device now; None if it does."""
     silence = wanted(entry, facts.user_id, facts.settings)
     if silence is not None:
         return silence

@@ -1,4 +1,4 @@
-"""What is kept of push: devices, and what became of rings. Pure."""
+"""What is kept of push: devices, and what became of notifications. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from enum import StrEnum
 from msgspec import Struct
 
 OUTCOME_DAYS = 30
-"""How long it is known what became of a ring."""
+"""How long it is known what became of a notification."""
 DEVICES_PER_PERSON_MAX = 20
 
 
 class Provider(StrEnum):
-    """Who brings a ring to a device."""
+    """Who brings a notification to a device."""
 
     APNS = "apns"
     FCM = "fcm"
@@ -21,7 +21,7 @@ class Provider(StrEnum):
 
 
 class PushDevice(Struct, frozen=True, kw_only=True):
-    """A device that rings are sent to.
+    """A device that notifications are sent to.
 
     `address`: the token of APNs or FCM, the endpoint of Web Push, the URL of a webhook. `public_key` and
     `auth`: of a Web Push subscription. `secret`: what requests to a webhook are signed with.
@@ -45,7 +45,7 @@ class PersonPushDevices(Struct, frozen=True, kw_only=True):
     devices: tuple[PushDevice, ...]
 
 
-class RungThrough(Struct, frozen=True, kw_only=True):
+class NotifiedThrough(Struct, frozen=True, kw_only=True):
     """The newest position of a chat that was given to the provider of a device. `since_ms`: of the first."""
 
     chat_id: str
@@ -55,8 +55,8 @@ class RungThrough(Struct, frozen=True, kw_only=True):
     sequence: int = 0
 
 
-class RingOutcome(StrEnum):
-    """What became of a ring. `ringing`: it was given to the provider, whose answer is not known."""
+class NotificationOutcome(StrEnum):
+    """What became of a notification. `ringing`: it was given to the provider, whose answer is not known."""
 
     RINGING = "ringing"
     PUSHED = "pushed"
@@ -65,8 +65,8 @@ class RingOutcome(StrEnum):
     SKIPPED = "skipped"
 
 
-GIVEN = (RingOutcome.RINGING, RingOutcome.PUSHED)
-"""Outcomes that say that a provider has, or may have, the ring."""
+GIVEN = (NotificationOutcome.RINGING, NotificationOutcome.PUSHED)
+"""Outcomes that say that a provider has, or may have, the notification."""
 
 
 class PushOutcome(Struct, frozen=True, kw_only=True):
@@ -77,6 +77,6 @@ class PushOutcome(Struct, frozen=True, kw_only=True):
     user_id: str
     device_id: str
     provider: Provider
-    outcome: RingOutcome
+    outcome: NotificationOutcome
     detail: str
     at_ms: int

@@ -1,4 +1,4 @@
-"""Whether somebody looks at a device that is connected: one that nobody looks at keeps no ring back.
+"""Whether somebody looks at a device that is connected: one that nobody looks at keeps no notification back.
 
 A device that nobody looks at has a second claim in the registry, under a name that no person has. So every
 node knows it, and it ends with the connection, or with the node, like the first.

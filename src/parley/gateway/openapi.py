@@ -33,7 +33,7 @@ TAGS = {
     "Messages": "Sending, reading the log, and receipts.",
     "Attachments": "Files that messages refer to.",
     "Search": "Finding messages by their words.",
-    "Push": "Devices that ring while you are away.",
+    "Push": "Devices that get notifications while you are away.",
     "Operators": "What operators do to people, and the record of it. Needs an operator's token.",
     "Live": "The WebSocket.",
     "Server": "Health, metrics, and this document.",

@@ -145,7 +145,7 @@ class OperatorView:
 
     @property
     def rings(self) -> dict[str, dict[str, int]]:
-        """What became of rings since this node started, by provider."""
+        """What became of notifications since this node started, by provider."""
         found: dict[str, dict[str, int]] = {}
         for metric in self._metrics.push_outcomes.collect():
             for sample in metric.samples:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from parley.core.deliveries import DeadLetter, DeliveryQueue
 from parley.core.marks import SEPARATOR, MessageMark
-from parley.core.push_devices import PersonPushDevices, PushDevice, PushOutcome, RungThrough
+from parley.core.push_devices import NotifiedThrough, PersonPushDevices, PushDevice, PushOutcome
 from parley.migration.rows import StoreRows
 from parley.model import AccountDeletion, AuditRecord, Contact, Invitation, Kind, PersonConsent
 from parley.store.ports import Log
@@ -133,6 +133,7 @@ EXPORTED_AS = {
     PendingErasure: "KeptErasure",
     ListedPerson: "KeptRelation",
     DeliveryQueue: "Lane",
+    NotifiedThrough: "NotifiedThrough",
 }
 """What lines of an export call records whose types have another name now."""
 
@@ -165,7 +166,7 @@ def _concerns(record: Record, user_id: str) -> bool:
             | CursorRecord()
             | PushDevice()
             | PushOutcome()
-            | RungThrough()
+            | NotifiedThrough()
             | AccountDeletion()
         ):
             return record.user_id == user_id

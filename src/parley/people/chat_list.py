@@ -123,7 +123,7 @@ class ChatListService:
         self._signals.publish(MuteSignal(chat_id, user_id, until))
 
     async def set_notify(self, chat_id: str, user_id: str, notify: Notify) -> None:
-        """Which messages of the chat ring for this member."""
+        """Which messages of the chat notify this member."""
         if await self._directory.role(chat_id, user_id) is None:
             raise Refused(NOT_A_MEMBER)
         await self._member_states.set_notify(user_id, chat_id, notify)

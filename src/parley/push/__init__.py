@@ -1,1 +1,1 @@
-"""Push: rings on devices that are not connected. See docs/push.md."""
+"""Push: notifications on devices that are not connected. See docs/push.md."""

@@ -1,7 +1,7 @@
-"""Rings as deliveries: who is owed one, whether it still goes out, and what became of it.
+"""Notifications as deliveries: who is owed one, whether it still goes out, and what became of it.
 
-A recipient is one device of one person. Everything is decided again at the moment that a ring goes out, by
-what is true then.
+A recipient is one device of one person. Everything is decided again when a notification goes out, by what is
+true then.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import msgspec
 from msgspec import Struct
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
-from parley.core.fanout import FanoutSizes, may_ring, strategy_of
+from parley.core.fanout import FanoutSizes, may_notify, strategy_of
 from parley.core.notifications import (
     NEW_MESSAGE,
-    RingFacts,
+    NotificationFacts,
     SkipReason,
-    decide_ring,
+    decide_notification,
     is_quiet,
     preview_of,
     wanted,
 )
-from parley.core.push_devices import Provider, PushDevice, PushOutcome, RingOutcome
+from parley.core.push_devices import NotificationOutcome, Provider, PushDevice, PushOutcome
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.ports import Delivery
 from parley.ephemeral.attention import people_there
@@ -57,7 +57,7 @@ COLLAPSE_BYTES = 18
 
 
 class ChatAudience(Struct, frozen=True):
-    """The strategy of a chat, and the members that it may ring for; of a `read` chat they are not read."""
+    """The strategy of a chat, and the members that it may notify; of a `read` chat they are not read."""
 
     strategy: Fanout
     member_ids: tuple[str, ...]
@@ -77,7 +77,7 @@ class PushRecipient(Struct, frozen=True):
 
 
 class PushChannel:
-    """Rings the devices of people who are away."""
+    """Notifies the devices of people who are away."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class PushChannel:
         self.unconfirmed = Unconfirmed(registry, store.member_states, push.devices, clock)
         self._audiences = ReadCache(self._read_audiences, clock, CHATS_CACHED_MAX)
 
-    # Who is owed a ring
+    # Who is owed a notification
 
     async def owed(self, news: Persisted) -> list[str]:
         if any(stored.change is not None for stored in news.positions):
@@ -123,8 +123,8 @@ class PushChannel:
         self.unconfirmed.expect(news.chat_id, connected, entries[0].sequence, entries[-1].sequence)
         devices = await self._push.devices.of(away) if away else {}
         if audience.strategy is Fanout.HYBRID and devices:
-            ringing = await self._ringing(news.chat_id, list(devices), entries)
-            devices = {user_id: devices[user_id] for user_id in ringing}
+            notifying = await self._to_notify(news.chat_id, list(devices), entries)
+            devices = {user_id: devices[user_id] for user_id in notifying}
         return [
             recipient_of(device.user_id, device.device_id)
             for person in devices.values()
@@ -142,14 +142,14 @@ class PushChannel:
             people = [user_id for user_id in _mentioned(entries) if await role(chat_id, user_id)]
         return [user_id for user_id in people if user_id != only_sender]
 
-    async def _ringing(self, chat_id: str, user_ids: Sequence[str], entries: Sequence[Entry]) -> list[str]:
-        """Of members of a `hybrid` chat with a device, those who want the ring."""
+    async def _to_notify(self, chat_id: str, user_ids: Sequence[str], entries: Sequence[Entry]) -> list[str]:
+        """Of members of a `hybrid` chat with a device, those who want the notification."""
         settings = await self._store.member_states.settings(chat_id, user_ids)
         mentioned, now_ms = _mentioned(entries), self._clock()
         return [
             user_id
             for user_id, chosen in settings.items()
-            if may_ring(
+            if may_notify(
                 chosen, is_mentioned=user_id in mentioned, is_muted=_is_muted(chosen.muted_until, now_ms)
             )
         ]
@@ -197,37 +197,39 @@ class PushChannel:
         entry = delivery.entry
         place = (entry.chat_id, entry.sequence, device.user_id, device.device_id)
         known = await self._push.outcomes.find(*place)
-        if known is not None and known.outcome is RingOutcome.PUSHED:
-            return None  # it is told of twice, or the worker died before it noted the ring in the queue
+        if known is not None and known.outcome is NotificationOutcome.PUSHED:
+            return (
+                None  # it is told of twice, or the worker died before it noted the notification in the queue
+            )
         user = await self._accounts.user(device.user_id)
         silence = await self._silence(device, user, entry)
         if silence is not None:
             if silence in (SkipReason.LOGGED_OUT, SkipReason.ACCOUNT):
                 await self._push.devices.remove(device.user_id, device.device_id)
-            await self._note(device, entry, RingOutcome.SKIPPED, silence.value)
+            await self._note(device, entry, NotificationOutcome.SKIPPED, silence.value)
             return None
         provider = self._providers.get(device.provider)
         if provider is None:
             return DeliveryFailure(Fault.UNAUTHORIZED, f"{device.provider.value} is not configured")
-        is_repeated = known is not None and known.outcome is RingOutcome.RINGING
+        is_repeated = known is not None and known.outcome is NotificationOutcome.RINGING
         notification = await self._notification(device, delivery, is_repeated)
-        await self._note(device, entry, RingOutcome.RINGING, "", counts=False)
+        await self._note(device, entry, NotificationOutcome.RINGING, "", counts=False)
         return await self._settle(device, entry, await provider.send(device, notification))
 
     async def _settle(self, device: PushDevice, entry: Entry, answer: PushAnswer) -> DeliveryFailure | None:
         """Keep what the provider answered, and do what it means."""
         if answer.verdict is PushVerdict.TAKEN:
-            await self._note(device, entry, RingOutcome.PUSHED, answer.detail)
+            await self._note(device, entry, NotificationOutcome.PUSHED, answer.detail)
             return None
         if answer.verdict is PushVerdict.GONE:
             await self._push.devices.remove(device.user_id, device.device_id, device.address)
-            await self._note(device, entry, RingOutcome.REFUSED, answer.detail)
+            await self._note(device, entry, NotificationOutcome.REFUSED, answer.detail)
             return None
         failure = answer.failure
         assert failure is not None
-        outcome = RingOutcome.FAILED if failure.is_temporary else RingOutcome.REFUSED
+        outcome = NotificationOutcome.FAILED if failure.is_temporary else NotificationOutcome.REFUSED
         if failure.may_have_arrived:
-            await self._note(device, entry, RingOutcome.RINGING, answer.detail)
+            await self._note(device, entry, NotificationOutcome.RINGING, answer.detail)
         else:
             is_ours = failure.fault is Fault.UNAUTHORIZED
             await self._note(device, entry, outcome, answer.detail, label="unauthorized" if is_ours else "")
@@ -237,7 +239,7 @@ class PushChannel:
         self,
         device: PushDevice,
         entry: Entry,
-        outcome: RingOutcome,
+        outcome: NotificationOutcome,
         detail: str,
         *,
         label: str = "",
@@ -265,7 +267,7 @@ class PushChannel:
         sessions = await self._sessions.of(user_id)
         there = await people_there(self._registry, [user_id])
         quiet = user.do_not_disturb if user is not None else None
-        facts = RingFacts(
+        facts = NotificationFacts(
             user_id=user_id,
             is_member=await store.directory.role(entry.chat_id, user_id) is not None,
             account=user.state if user is not None else AccountState.DELETED,
@@ -283,7 +285,7 @@ class PushChannel:
             is_muted=_is_muted(settings.muted_until, now_ms),
             is_quiet=quiet is not None and is_quiet(quiet, local_minute(quiet, now_ms)),
         )
-        return decide_ring(entry, facts)
+        return decide_notification(entry, facts)
 
     async def _has_blocked(self, user_id: str, sender_id: str) -> bool:
         said = await self._consents.of_one(user_id)
@@ -326,7 +328,7 @@ class PushChannel:
             token = page.token
 
     async def close(self) -> None:
-        """Close connections; the next ring opens them again."""
+        """Close connections; the next notification opens them again."""
         for provider in self._providers.values():
             await provider.close()
 
@@ -352,7 +354,7 @@ def _mentioned(entries: Sequence[Entry]) -> list[str]:
 
 
 def _messages(news: Persisted) -> list[Entry]:
-    """The messages in the news. What cannot be read rings for nobody."""
+    """The messages in the news. What cannot be read notifies nobody."""
     found = []
     for stored in news.positions:
         if stored.wire is None:

@@ -1,4 +1,4 @@
-"""Firebase Cloud Messaging, version 1: an access token by a service account, then a request for each ring."""
+"""Firebase Cloud Messaging, version 1: an access token by a service account, then requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What push needs of those who bring a ring to a device."""
+"""What push needs of those who bring a notification to a device."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class PushAnswer(Struct, frozen=True):
 
 
 class PushProvider(Protocol):
-    """One service that brings rings to devices."""
+    """One service that brings notifications to devices."""
 
     async def send(self, device: PushDevice, notification: Notification) -> PushAnswer:
         """Try once, within a bounded time. Raises nothing that a provider or a network can cause."""
         ...
 
     async def close(self) -> None:
-        """Close connections; the next ring opens them again."""
+        """Close connections; the next notification opens them again."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The devices that a person registers for rings."""
+"""The devices that a person registers for notifications."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ SECRET_BYTES = 32
 TOKEN_CHARS_MAX = 4_096
 APNS_TOKEN = re.compile(r"[0-9A-Fa-f]{8,512}")
 NO_SUCH_DEVICE = NOT_FOUND.because("this device is not registered for push")
-NO_SESSION = BAD_REQUEST.because("log in with this device_id first: a device that is logged out never rings")
+NO_SESSION = BAD_REQUEST.because(
+    "log in with this device_id first: a device that is logged out gets none"
+)
 NO_TOKEN = BAD_REQUEST.because("token is missing, or is none of this provider's")
 NO_SUBSCRIPTION = BAD_REQUEST.because(
     "subscription is missing: it has endpoint, and keys with p256dh and auth"
@@ -46,7 +48,7 @@ def is_signed_in_elsewhere(user: User | None) -> bool:
 class PushRegistrations:
     """`providers`: those that this server is configured for. `vapid`: None without Web Push.
 
-    `has_feed`: without one nothing rings, so nothing is registered.
+    `has_feed`: without one nothing notifies, so nothing is registered.
     """
 
     def __init__(

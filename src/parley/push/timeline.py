@@ -1,21 +1,21 @@
-"""What push knows of one message: the answers of providers, and why a device did not ring."""
+"""What push knows of one message: the answers of providers, and why a device did not notify."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.core.push_devices import RingOutcome
+from parley.core.push_devices import NotificationOutcome
 from parley.core.timeline import ExplainedMessage, Step
 from parley.model import StepName
 from parley.records.push import PushOutcomes
 
 NAMES = {
-    RingOutcome.PUSHED: StepName.PUSHED,
-    RingOutcome.REFUSED: StepName.PUSH_REFUSED,
-    RingOutcome.FAILED: StepName.RETRIED,
-    RingOutcome.SKIPPED: StepName.SKIPPED,
+    NotificationOutcome.PUSHED: StepName.PUSHED,
+    NotificationOutcome.REFUSED: StepName.PUSH_REFUSED,
+    NotificationOutcome.FAILED: StepName.RETRIED,
+    NotificationOutcome.SKIPPED: StepName.SKIPPED,
 }
-"""A ring whose provider has not answered yet is no step."""
+"""A notification whose provider has not answered yet is no step."""
 
 
 class PushSteps:

@@ -1,9 +1,9 @@
 """Messages for people whose connection may be dead although its lease still holds.
 
-A phone that lost its network counts as connected until its lease ends. Messages of that minute ring for
+A phone that lost its network counts as connected until its lease ends. Messages of that minute notify
 nobody at first. So they are looked at again when the lease must have ended: who is away by then, and has
-received none of it, is owed a ring after all. This is kept in memory: a ring is lost only if a connection
-dies without a word and the worker dies within the same minute.
+received none of it, is owed a notification after all. This is kept in memory: a notification is lost only if
+a connection dies without a word and the worker dies within the same minute.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Unconfirmed:
                 log.warning("it cannot be seen who received what", error=str(error))
 
     async def look(self, owe: Owe) -> None:
-        """Owe a ring to those who are away by now and received nothing."""
+        """Owe a notification to those who are away by now and received nothing."""
         now_ms, due = self._clock(), dict[str, dict[str, Expected]]()
         for (chat_id, user_id), expected in self._expected.items():
             if expected.due_ms > now_ms:

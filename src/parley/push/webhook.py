@@ -1,4 +1,4 @@
-"""Rings as signed requests to an address that the person chose."""
+"""Notifications as signed requests to an address that the person chose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parley.push.ports import Notification, PushAnswer, failed, gone, taken
 
 TYPE = "push.notification"
 GONE = 410
-"""With this status a receiver asks for no more rings; any other refusal may be a mistake of its own."""
+"""With this status a receiver asks for no more of them; any other refusal may be a mistake of its own."""
 
 
 class PushEvent(Struct):

@@ -1,4 +1,4 @@
-"""What is kept so that people's devices ring. See docs/push.md."""
+"""What is kept so that people's devices get notifications. See docs/push.md."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from parley.core.push_devices import (
     DEVICES_PER_PERSON_MAX,
     GIVEN,
     OUTCOME_DAYS,
+    NotifiedThrough,
     PersonPushDevices,
     PushDevice,
     PushOutcome,
-    RungThrough,
 )
 from parley.errors import StoreUnavailable
 from parley.records.book import all_in
@@ -20,8 +20,8 @@ from parley.records.chat_settings import ChatFanouts
 from parley.store.ports import Records
 from parley.store.tables import (
     PUSH_DEVICES,
+    PUSH_NOTIFIED,
     PUSH_OUTCOMES,
-    PUSH_RUNG,
     PutRecord,
     RemoveRecord,
     alone,
@@ -42,7 +42,7 @@ class PushRecords:
 
 
 class PushDevices:
-    """The devices that rings are sent to. Those of a person share a record: one look reads those of many."""
+    """The devices that notifications are sent to. Those of a person share a record."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -104,7 +104,7 @@ class PushDevices:
 
 
 class PushOutcomes:
-    """What became of rings, for `OUTCOME_DAYS`: one for each message and device."""
+    """What became of notifications, for `OUTCOME_DAYS`: one for each message and device."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -117,19 +117,19 @@ class PushOutcomes:
 
     async def _raise_rung(self, outcome: PushOutcome) -> None:
         """The newest position of a device. Never goes back."""
-        rung = RungThrough(
+        notified = NotifiedThrough(
             chat_id=outcome.chat_id,
             user_id=outcome.user_id,
             device_id=outcome.device_id,
             since_ms=outcome.at_ms,
             sequence=outcome.sequence,
         )
-        while not await self._records.raise_to(PUSH_RUNG, PUSH_RUNG.key(rung), outcome.sequence):
-            if await self._records.commit(PUSH_RUNG, [PutRecord(rung, before=None)]):
+        while not await self._records.raise_to(PUSH_NOTIFIED, PUSH_NOTIFIED.key(notified), outcome.sequence):
+            if await self._records.commit(PUSH_NOTIFIED, [PutRecord(notified, before=None)]):
                 return
 
     async def find(self, chat_id: str, sequence: int, user_id: str, device_id: str) -> PushOutcome | None:
-        """What became of one ring."""
+        """What became of one notification."""
         key = message_place(chat_id, sequence), outcome_place(user_id, device_id)
         (found,) = await self._records.get(PUSH_OUTCOMES, [key])
         return found
@@ -138,15 +138,15 @@ class PushOutcomes:
         """The newest position of a chat that was given to the provider of a device (noted as `ringing` or
         `pushed`); 0 if none is known.
         """
-        (found,) = await self._records.get(PUSH_RUNG, [(chat_id, outcome_place(user_id, device_id))])
+        (found,) = await self._records.get(PUSH_NOTIFIED, [(chat_id, outcome_place(user_id, device_id))])
         return found.sequence if found is not None else 0
 
     async def of_message(self, chat_id: str, sequence: int) -> list[PushOutcome]:
-        """What became of the rings of one message, in the order of people and devices."""
+        """What became of the notifications of one message, in the order of people and devices."""
         return await all_in(self._records, PUSH_OUTCOMES, message_place(chat_id, sequence))
 
     async def expire(self, before_ms: int) -> int:
         """Delete what is older; returns how many outcomes. An engine that does so by itself returns 0."""
         now_ms = before_ms - 1 + OUTCOME_DAYS * MS_PER_DAY
-        await self._records.expire(PUSH_RUNG, now_ms)
+        await self._records.expire(PUSH_NOTIFIED, now_ms)
         return await self._records.expire(PUSH_OUTCOMES, now_ms)

@@ -15,7 +15,7 @@ from parley.clock import from_iso
 from parley.core.attachments import line_of
 from parley.core.deliveries import DeadLetterStatus, pending_line, queue_line
 from parley.core.marks import THE_CHAT, MessageMark
-from parley.core.push_devices import GIVEN, RungThrough
+from parley.core.push_devices import GIVEN, NotifiedThrough
 from parley.model import (
     AccountState,
     ChatSettings,
@@ -52,8 +52,8 @@ from parley.store.tables import (
     PENDING_DEAD_LETTERS,
     PEOPLE,
     PUSH_DEVICES,
+    PUSH_NOTIFIED,
     PUSH_OUTCOMES,
-    PUSH_RUNG,
     QUEUED_DEAD_LETTERS,
     REPORTS,
     SERVER_KEYS,
@@ -89,7 +89,7 @@ PLAIN: dict[str, RecordTable[Any]] = {
     "audit": AUDIT,
     "erasures": ERASURES,
     "push_devices": PUSH_DEVICES,
-    "push_rung": PUSH_RUNG,
+    "push_rung": PUSH_NOTIFIED,
     "amendments": AMENDMENTS,
 }
 """Tables of which a row is a record."""
@@ -122,11 +122,11 @@ DERIVED = ("attachment_lists", "chat_invitations", "invitations", "operators", "
 class OldTables(Protocol):
     """Where the tables are. `prefix`: before their names.
 
-    `notes_rings`: what was noted of the newest ring of a device is `push_rung`.
+    `notes_notified`: what was noted of the newest notification of a device is `push_rung`.
     """
 
     prefix: str
-    notes_rings: bool
+    notes_notified: bool
 
     async def there(self) -> set[str]:
         """Which of `OLD_TABLES` and `DERIVED` there are, under whatever name."""
@@ -143,7 +143,7 @@ class OldTables(Protocol):
 
 async def move_all(old: OldTables, report: Callable[[str], None]) -> None:
     """All that is in the old tables, which stay: nothing reads them any more."""
-    rows, there = OldRows(notes_rings=old.notes_rings), await old.there()
+    rows, there = OldRows(notes_notified=old.notes_notified), await old.there()
     for name in (name for name in OLD_TABLES if name in there):
         moved = 0
         async for page in old.pages(name):
@@ -160,10 +160,10 @@ async def move_all(old: OldTables, report: Callable[[str], None]) -> None:
 
 
 class OldRows:
-    """`notes_rings`: the newest ring of a device has a row of its own, and no outcome need say it."""
+    """`notes_notified`: the newest notification of a device has a row of its own; no outcome need say it."""
 
-    def __init__(self, *, notes_rings: bool) -> None:
-        self._notes_rings = notes_rings
+    def __init__(self, *, notes_notified: bool) -> None:
+        self._notes_notified = notes_notified
         self._windows: dict[str, MessageMark] = {}
         """How long messages of a chat may be edited: its newest mark."""
 
@@ -210,10 +210,10 @@ class OldRows:
     def _outcome(self, row: Columns) -> Found:
         outcome = record_of(PUSH_OUTCOMES.kind, row)
         yield PUSH_OUTCOMES, outcome
-        if outcome.outcome in GIVEN and not self._notes_rings:
+        if outcome.outcome in GIVEN and not self._notes_notified:
             yield (
-                PUSH_RUNG,
-                RungThrough(
+                PUSH_NOTIFIED,
+                NotifiedThrough(
                     chat_id=outcome.chat_id,
                     user_id=outcome.user_id,
                     device_id=outcome.device_id,

@@ -19,7 +19,7 @@ from parley.core.attachments import Attachment, AttachmentLine
 from parley.core.deliveries import DeadLetter, PendingDeadLetter, QueuedDeadLetter, Webhook, shard_of
 from parley.core.log_hash import StoredHash
 from parley.core.marks import AmendmentNote, MessageMark
-from parley.core.push_devices import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
+from parley.core.push_devices import OUTCOME_DAYS, NotifiedThrough, PersonPushDevices, PushOutcome
 from parley.core.recipient_health import RecipientHealth
 from parley.model import (
     AccountDeletion,
@@ -409,21 +409,21 @@ PUSH_DEVICES = RecordTable(
     "push_devices",
     PersonPushDevices,
     lambda one: alone(one.user_id),
-    says="the devices of a person that rings are sent to",
+    says="the devices of a person that notifications are sent to",
 )
 PUSH_OUTCOMES = RecordTable(
     "push_outcomes",
     PushOutcome,
     lambda one: (message_place(one.chat_id, one.sequence), outcome_place(one.user_id, one.device_id)),
-    says="what became of the rings of a message",
+    says="what became of the notifications of a message",
     expires_ms=lambda one: one.at_ms + OUTCOME_DAYS * MS_PER_DAY,
     is_compared=False,
 )
-PUSH_RUNG = RecordTable(
+PUSH_NOTIFIED = RecordTable(
     "push_rung",
-    RungThrough,
+    NotifiedThrough,
     lambda one: (one.chat_id, outcome_place(one.user_id, one.device_id)),
-    says="the newest position of a chat that rang on a device",
+    says="the newest position of a chat that was shown on a device",
     raised="sequence",
     expires_ms=lambda one: one.since_ms + OUTCOME_DAYS * MS_PER_DAY,
 )
@@ -509,7 +509,7 @@ TABLES: tuple[RecordTable[Any], ...] = (
     QUEUED_DEAD_LETTERS,
     PUSH_DEVICES,
     PUSH_OUTCOMES,
-    PUSH_RUNG,
+    PUSH_NOTIFIED,
     MESSAGE_MARKS,
     AMENDMENTS,
     LOG_HASHES,

@@ -376,7 +376,7 @@ class WebhookList(Struct):
 
 
 class Me(Struct):
-    """Your profile and settings. Within `do_not_disturb` nothing rings."""
+    """Your profile and settings. Within `do_not_disturb` nothing notifies."""
 
     user_id: str
     username: str
@@ -391,7 +391,7 @@ class Me(Struct):
 
 
 class QuietHoursChange(RequestBody, rename={"starts": "from", "ends": "to"}):
-    """When you want no ring: from one time of day (HH:MM) to another, in a time zone by its name."""
+    """When you want no notification: from one time of day (HH:MM) to another, in a time zone by its name."""
 
     starts: str
     ends: str
@@ -428,7 +428,7 @@ class PushSubscription(RequestBody):
 
 
 class NewPushDevice(RequestBody):
-    """How a device is rung: by its `token`, or in browsers by its `subscription`.
+    """How a device is notified: by its `token`, or in browsers by its `subscription`.
 
     The `token` of a webhook is its URL. Without `preview` a notification says only that there is a message.
     """
@@ -440,7 +440,7 @@ class NewPushDevice(RequestBody):
 
 
 class PushDeviceInfo(Struct):
-    """A device that is rung. `secret`: what requests to a new webhook are signed with, shown once."""
+    """A device that is notified. `secret`: what requests to a new webhook are signed with, shown once."""
 
     device_id: str
     provider: str
@@ -450,7 +450,7 @@ class PushDeviceInfo(Struct):
 
 
 class PushDeviceList(Struct):
-    """Your devices that are rung."""
+    """Your devices that are notified."""
 
     devices: list[PushDeviceInfo]
 
@@ -558,7 +558,7 @@ class ChatChange(RequestBody):
 
 
 class FanoutChange(RequestBody):
-    """What operators change of a chat. `fanout`: how its rings are fanned out; null: by its size."""
+    """What operators change of a chat. `fanout`: how its notifications are fanned out; null: by its size."""
 
     fanout: Fanout | UnsetType | None = UNSET
     title: Title | UnsetType = UNSET

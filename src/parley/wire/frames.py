@@ -147,7 +147,7 @@ class TypingStop(ChatFrame, tag="typing_stop", kw_only=True, gc=False):
 
 
 class Attention(ClientFrame, tag="attention", kw_only=True, gc=False):
-    """Whether somebody looks at this client. After two minutes of not, it does not keep a ring back."""
+    """Whether somebody looks at this client. After two minutes of not, it keeps no notification back."""
 
     looking: bool
 

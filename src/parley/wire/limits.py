@@ -33,7 +33,7 @@ TYPING_MEMBERS_MAX = 100
 TYPING_EVERY_SECONDS = 3
 TYPING_SHOWN_SECONDS = 5
 ATTENTION_SECONDS = 120
-"""After so long a client that nobody looks at keeps no ring back."""
+"""After so long a client that nobody looks at keeps no notification back."""
 
 PAGE_ENTRIES_DEFAULT = 100
 PAGE_ENTRIES_MAX = 1_000

@@ -254,7 +254,7 @@ class ReportActed(Struct):
 
 
 class PushProviderInfo(Struct):
-    """Who brings rings to devices, and what became of them since each node started."""
+    """Who brings notifications to devices, and what became of them since each node started."""
 
     provider: str
     ready: bool
@@ -262,7 +262,7 @@ class PushProviderInfo(Struct):
 
 
 class PushState(Struct):
-    """The providers of rings. `silent`: nodes that did not say."""
+    """The providers of notifications. `silent`: nodes that did not say."""
 
     providers: list[PushProviderInfo]
     silent: list[str]

@@ -19,7 +19,7 @@ from parley.clock import from_iso
 from parley.core.attachments import AttachmentLine
 from parley.core.deliveries import PendingDeadLetter, QueuedDeadLetter
 from parley.core.log_hash import StoredHash
-from parley.core.push_devices import RungThrough
+from parley.core.push_devices import NotifiedThrough
 from parley.migration.copies import StoreCopy
 from parley.model import Appended, InvitedPerson
 from parley.store.cassandra.connection import CassandraConnection
@@ -38,7 +38,7 @@ WINDOWS = ((60, 2), (3_600, 3))
 files do not have."""
 UNUSED_ID = "11111111-1111-4111-8111-111111111111"
 FOLDER = Path(__file__).parent
-DERIVED = {InvitedPerson, AttachmentLine, PendingDeadLetter, QueuedDeadLetter, RungThrough, StoredHash}
+DERIVED = {InvitedPerson, AttachmentLine, PendingDeadLetter, QueuedDeadLetter, NotifiedThrough, StoredHash}
 """Kinds that no copy had: what follows from others, and finds them."""
 RENAMED = {
     "KeptChat": "ChatRecord",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parley.core.fanout import FanoutSizes, may_ring, strategy_of
+from parley.core.fanout import FanoutSizes, may_notify, strategy_of
 from parley.model import Fanout, MemberSettings, Notify
 
 
@@ -48,4 +48,4 @@ def test_other_sizes() -> None:
 def test_who_needs_a_queue(notify: Notify, is_mentioned: bool, is_muted: bool, rings: bool) -> None:
     """In a hybrid chat, who wants no ring costs nothing."""
     settings = MemberSettings(notify)
-    assert may_ring(settings, is_mentioned=is_mentioned, is_muted=is_muted) is rings
+    assert may_notify(settings, is_mentioned=is_mentioned, is_muted=is_muted) is rings

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from parley.core.notifications import (
     NEW_MESSAGE,
     PREVIEW_CHARS_MAX,
-    RingFacts,
+    NotificationFacts,
     SkipReason,
-    decide_ring,
+    decide_notification,
     is_quiet,
     minute_of,
     preview_of,
@@ -32,7 +32,7 @@ ENTRY = Entry(
     server_timestamp="2027-01-15T08:00:00.000Z",
     mentions=["user_c"],
 )
-FACTS = RingFacts(
+FACTS = NotificationFacts(
     user_id="user_a",
     is_member=True,
     account=AccountState.ACTIVE,
@@ -50,7 +50,7 @@ FACTS = RingFacts(
 
 def test_a_message_rings_for_a_member_who_is_away() -> None:
     """Nothing speaks against it."""
-    assert decide_ring(ENTRY, FACTS) is None
+    assert decide_notification(ENTRY, FACTS) is None
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_message_rings_for_a_member_who_is_away() -> None:
 )
 def test_each_reason_for_silence(changed: dict[str, Any], silence: SkipReason | None) -> None:
     """One fact at a time decides."""
-    assert decide_ring(ENTRY, replace(FACTS, **changed)) is silence
+    assert decide_notification(ENTRY, replace(FACTS, **changed)) is silence
 
 
 def test_other_entries_do_not_ring() -> None:
     """Only messages do: nobody is woken because a member joined."""
-    assert decide_ring(replace(ENTRY, kind="member"), FACTS) is SkipReason.NO_MESSAGE
+    assert decide_notification(replace(ENTRY, kind="member"), FACTS) is SkipReason.NO_MESSAGE
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ async def show_chat_state(call: Call) -> Answer:
 @routes.route(
     "PATCH",
     CHAT,
-    "Rename a chat, or choose how its rings are fanned out",
+    "Rename a chat, or choose how its notifications are fanned out",
     {200: bodies.FanoutInfo},
     body=bodies.FanoutChange,
     refusals=(FORBIDDEN, NOT_FOUND, *APPENDS),
@@ -118,8 +118,8 @@ async def show_chat_state(call: Call) -> Answer:
 )
 async def choose_fanout(call: Call) -> Answer:
     """A new title is an entry like every other, in the name of an owner, with `"by": "operator"`; a direct
-    chat has none. The fan-out holds for messages from now on, on every node within half a minute: rings that
-    are owed stay owed.
+    chat has none. The fan-out holds for messages from now on, on every node within half a minute:
+    notifications that are owed stay owed.
     """
     wanted, services, chat_id = await call.body(bodies.FanoutChange), call.services, call.path("chat_id")
     if wanted.fanout is UNSET and wanted.title is UNSET:

@@ -1,4 +1,4 @@
-"""Devices that rings are sent to."""
+"""Devices that notifications are sent to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ routes = Routes("Push")
 operator_routes = Routes("Operators")
 
 
-@routes.route("GET", DEVICES, "Your devices that ring", {200: bodies.PushDeviceList}, scope=Scope.READ)
+@routes.route(
+    "GET", DEVICES, "Your devices that get notifications", {200: bodies.PushDeviceList}, scope=Scope.READ
+)
 async def list_push_devices(call: Call) -> Answer:
     """Without their tokens."""
     found = await call.services.push.listed(call.user_id)
@@ -32,13 +34,13 @@ async def list_push_devices(call: Call) -> Answer:
 @routes.route(
     "PUT",
     DEVICE,
-    "Let a device ring",
+    "Let a device get notifications",
     {200: bodies.PushDeviceInfo},
     body=bodies.NewPushDevice,
     scope=Scope.ADMIN,
 )
 async def register_push_device(call: Call) -> Answer:
-    """A device of yours that is logged in. It rings for messages while none of your devices is connected,
+    """A device of yours that is logged in. It gets notifications while none of your devices is connected,
     until it is logged out or removed. May be repeated, also with a new token. A webhook is signed with a
     secret that is in the answer once, when its address is new.
     """
@@ -48,7 +50,12 @@ async def register_push_device(call: Call) -> Answer:
 
 
 @routes.route(
-    "GET", DEVICE, "How a device rings", {200: bodies.PushDeviceInfo}, refusals=(NOT_FOUND,), scope=Scope.READ
+    "GET",
+    DEVICE,
+    "How a device is notified",
+    {200: bodies.PushDeviceInfo},
+    refusals=(NOT_FOUND,),
+    scope=Scope.READ,
 )
 async def show_push_device(call: Call) -> Answer:
     """Without its token."""
@@ -56,10 +63,15 @@ async def show_push_device(call: Call) -> Answer:
 
 
 @routes.route(
-    "DELETE", DEVICE, "Let a device not ring any more", {204: None}, refusals=(NOT_FOUND,), scope=Scope.ADMIN
+    "DELETE",
+    DEVICE,
+    "Let a device get no more notifications",
+    {204: None},
+    refusals=(NOT_FOUND,),
+    scope=Scope.ADMIN,
 )
 async def remove_push_device(call: Call) -> Answer:
-    """It gets no more rings."""
+    """It gets no more notifications."""
     await call.services.push.remove(call.user_id, call.path("device_id"))
     return 204, None
 
@@ -73,7 +85,7 @@ async def show_vapid_key(call: Call) -> Answer:
 @operator_routes.route(
     "GET",
     "/v1/admin/push",
-    "The providers of rings, and what became of them",
+    "The providers of notifications, and what became of them",
     {200: operator_bodies.PushState},
     refusals=(FORBIDDEN,),
     needs="operator",
@@ -102,7 +114,7 @@ async def show_push(call: Call) -> Answer:
 @operator_routes.route(
     "DELETE",
     OPERATED,
-    "Let a device of a person not ring any more",
+    "Let a device of a person get no more notifications",
     {204: None},
     refusals=(FORBIDDEN, NOT_FOUND),
     needs="operator",

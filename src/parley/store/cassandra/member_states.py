@@ -70,7 +70,7 @@ class CassandraMemberStates:
 
 
 Settings = Callable[[Row], tuple[str | None, str | None]]
-"""From a row, until when it is muted and which messages ring."""
+"""From a row, until when it is muted and which messages notify."""
 
 
 def _settings(row: Row) -> MemberSettings:

@@ -21,9 +21,9 @@ READ_RELATIONS = "SELECT kind, other_id, record FROM relations WHERE user_id = ?
 
 
 class CassandraOldTables:
-    """Most rows had all of a record as JSON. The outcomes say which ring of a device was the newest, too."""
+    """Most rows had all of a record as JSON. The outcomes tell the newest notification of a device."""
 
-    notes_rings = False
+    notes_notified = False
 
     def __init__(self, records: CassandraRecords) -> None:
         self._records = records

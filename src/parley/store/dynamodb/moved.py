@@ -18,7 +18,7 @@ from parley.store.tables import RecordTable
 
 FIRST_WITH_RECORDS = 14
 RUNG = "rung"
-"""Instead of a position, where the newest one was that rang on a device: in the table of outcomes."""
+"""Instead of a position, where the newest one was that was shown on a device: in the table of outcomes."""
 DEVICE_FIELDS = ("device_id", "provider", "address", "public_key", "auth", "preview", "secret", "created_ms")
 """What a device was, in this order."""
 REVISION_KEY = "revision"
@@ -30,7 +30,7 @@ UNDER_OTHER_NAMES = {"server_keys": SCHEMA, "push_rung": "push_outcomes"}
 class DynamoOldTables:
     """Attributes have the names of fields, but for what was packed."""
 
-    notes_rings = True
+    notes_notified = True
 
     def __init__(self, dynamo: Dynamo) -> None:
         self._dynamo = dynamo
@@ -82,7 +82,7 @@ def _columns(name: str, item: Item) -> Columns | None:
             named = [{**device, "user_id": item["user_id"]} for device in devices]
             return {"user_id": item["user_id"], "devices": named} if named else None
         case "push_outcomes" | "push_rung":
-            return _ring(name, item)
+            return _notification(name, item)
         case "message_marks":
             chat_id, _, target = cast(str, item["place"]).partition(SEPARATOR)
             return {**item, "chat_id": chat_id, "target": int(target)}
@@ -90,7 +90,7 @@ def _columns(name: str, item: Item) -> Columns | None:
             return item
 
 
-def _ring(name: str, item: Item) -> Columns | None:
+def _notification(name: str, item: Item) -> Columns | None:
     chat_id, _, sequence = cast(str, item["place"]).partition(SEPARATOR)
     user_id, _, device_id = cast(str, item["device"]).partition(SEPARATOR)
     if (sequence == RUNG) is not (name == "push_rung"):

@@ -50,7 +50,7 @@ def move_to_records(connection: apsw.Connection) -> None:
     """In the transaction that is open."""
     connection.execute(JOINED)
     there = {name for (name,) in connection.execute(TABLES)}
-    old = OldRows(notes_rings=False)
+    old = OldRows(notes_notified=False)
     for name in (name for name in OLD_TABLES if name in there):
         for row in _rows(connection, name):
             for table, record in old.read(name, row):
