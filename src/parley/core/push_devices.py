@@ -70,7 +70,7 @@ GIVEN = (NotificationOutcome.RINGING, NotificationOutcome.PUSHED)
 
 
 class PushOutcome(Struct, frozen=True, kw_only=True):
-    """What became of the ring of one message on one device. `detail`: the provider's answer, or why not."""
+    """What became of one message on one device. `detail`: the provider's answer, or why not."""
 
     chat_id: str
     sequence: int

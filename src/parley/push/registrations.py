@@ -26,9 +26,7 @@ SECRET_BYTES = 32
 TOKEN_CHARS_MAX = 4_096
 APNS_TOKEN = re.compile(r"[0-9A-Fa-f]{8,512}")
 NO_SUCH_DEVICE = NOT_FOUND.because("this device is not registered for push")
-NO_SESSION = BAD_REQUEST.because(
-    "log in with this device_id first: a device that is logged out gets none"
-)
+NO_SESSION = BAD_REQUEST.because("log in with this device_id first: a device that is logged out gets none")
 NO_TOKEN = BAD_REQUEST.because("token is missing, or is none of this provider's")
 NO_SUBSCRIPTION = BAD_REQUEST.because(
     "subscription is missing: it has endpoint, and keys with p256dh and auth"

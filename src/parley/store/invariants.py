@@ -1,7 +1,7 @@
 """The invariants of every store, by name, and the findings of a check.
 
 The names are stable: runbooks refer to them. Each sentence is about what a store holds: of acks and requests,
-only what they stored can be checked.
+only what they stored can be checked. `ALIASES` are former names, by which programs may still look for counts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ INVARIANTS = {
 }
 
 ALIASES = {"sequence_monotonicity": "entries_within_counter", "sequence_monotonic": "stored_in_order"}
-"""Former names, under which programs may still look for a count. They were too alike."""
 
 
 class Breach(Struct, frozen=True):
@@ -93,8 +92,8 @@ class Findings(Struct):
     @property
     def counted(self) -> dict[str, int]:
         """How many breaches of each invariant that was checked were found, also by former names."""
-        found = {name: self.counts[name] for name in self.shown}
-        return found | {former: found[name] for former, name in ALIASES.items() if name in found}
+        names = {name: name for name in INVARIANTS} | ALIASES
+        return {said: self.counts[name] for said, name in names.items() if name not in self.not_shown}
 
     def add(self, breach: Breach) -> None:
         assert breach.invariant in self.shown, breach.invariant

@@ -39,9 +39,6 @@ from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.telemetry import Metrics
 
 FaultPoint = Callable[[str], Awaitable[None] | None]
-"""Called at labelled points of the path, so that tests can crash there. Where an append has its numbers it is
-waited for, if the test wants another append to overtake this one.
-"""
 
 ROUNDS_MAX = 20
 """How often an append tries again what another one disturbed."""
@@ -67,7 +64,7 @@ ChatT = TypeVar("ChatT", bound=NumberedChat)
 
 
 def no_fault(_: str) -> None:
-    """At no point."""
+    """A fault point is called on the way of an append: tests crash there, or keep it waiting."""
 
 
 async def write_visibly(
