@@ -87,8 +87,7 @@ export const MessageItem = memo(function MessageItem({ row, isMarked, isFocusabl
               <bdi class={`${c.name} ${nameClass(entry.sender_id)}`}>{name}</bdi>
             )}
             {entry.reply_to && !isDeleted && <Quote messageId={entry.reply_to} replied={row.replied} />}
-            <Body entry={entry} isDeleted={isDeleted} />
-            <Foot row={row} />
+            <Body row={row} isDeleted={isDeleted} />
           </div>
           {row.reactions.length > 0 && <Reactions entry={entry} reactions={row.reactions} />}
           {row.status === "failed" && <Failed row={row} />}
@@ -172,10 +171,19 @@ export function EventLine({ row }: { row: EventRow }) {
   );
 }
 
-function Body({ entry, isDeleted }: { entry: Entry; isDeleted: boolean }) {
+function Body({ row, isDeleted }: { row: MessageRow; isDeleted: boolean }) {
   const { people, person } = useApp();
   const isWhole = useSignal(false);
-  if (isDeleted) return <p>{s.deletedMessage}</p>;
+  const { entry } = row;
+  const foot = <Foot row={row} />;
+  if (isDeleted) {
+    return (
+      <>
+        <p>{s.deletedMessage}</p>
+        {foot}
+      </>
+    );
+  }
   const mentioned = (entry.mentions ?? []).map((userId) => people.find(userId)?.username ?? "");
   const isLong = entry.content.length > LONG_CHARS && !isWhole.value;
   const text = isLong ? `${entry.content.slice(0, LONG_CHARS)}…` : entry.content;
@@ -183,7 +191,14 @@ function Body({ entry, isDeleted }: { entry: Entry; isDeleted: boolean }) {
     <>
       <Attachments entry={entry} />
       {!PLAIN.has(entry.content_type) && <p class={c.type}>{s.contentOf(entry.content_type)}</p>}
-      {text && <Text text={text} mentioned={mentioned} own={person.username} />}
+      {text && (
+        <Text
+          text={text}
+          mentioned={mentioned}
+          own={person.username}
+          {...(!isLong && { foot, footWidth: footWidth(row) })}
+        />
+      )}
       {isLong && (
         <Button
           look="quiet"
@@ -194,17 +209,30 @@ function Body({ entry, isDeleted }: { entry: Entry; isDeleted: boolean }) {
           {s.showMore}
         </Button>
       )}
+      {(!text || isLong) && foot}
     </>
   );
 }
 
+const TICK_PIXELS = 20;
+
+/** About how wide the foot of a message is: digits are the widest of its letters. */
+function footWidth(row: MessageRow): string {
+  const said = [clockTime(row.at), row.entry.edited_at ? s.edited : "", writtenAt(row) ?? ""].join(" ");
+  return `calc(${said.trim().length}ch + ${row.isOwn ? TICK_PIXELS : 0}px)`;
+}
+
+/** When it was written, if that was long before it was stored. */
+function writtenAt({ entry, at }: MessageRow): string | null {
+  const written = entry.display_time ? Date.parse(entry.display_time) : at;
+  return Math.abs(written - at) > APART_MS && !entry.deleted ? `${s.writtenAt(clockTime(written))} · ` : null;
+}
+
 function Foot({ row }: { row: MessageRow }) {
   const { entry } = row;
-  const written = entry.display_time ? Date.parse(entry.display_time) : row.at;
-  const isApart = Math.abs(written - row.at) > APART_MS && !entry.deleted;
   return (
     <span class={c.foot}>
-      {isApart && <span>{s.writtenAt(clockTime(written))} · </span>}
+      {writtenAt(row)}
       {entry.edited_at && !entry.deleted && <span>{s.edited}</span>}
       <time dateTime={entry.created_at} title={wholeTime(row.at)}>
         {clockTime(row.at)}

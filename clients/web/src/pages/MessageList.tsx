@@ -124,7 +124,7 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
           if (key) focused.value = key;
         }}
       >
-        <div class={c.spacer} role="none" />
+        {(!window || hasRows) && <div class={c.spacer} role="none" />}
         {window && !hasRows && <Empty />}
         <Virtualizer
           ref={list}

@@ -1,25 +1,47 @@
 /** The text of a message. */
 
 import type { ComponentChildren } from "preact";
-import { memo } from "preact/compat";
+import { useMemo } from "preact/hooks";
 import { type Block, type Inline, parse, shownLink } from "./parse.js";
 import c from "./text.module.css";
 
-type TextProps = { text: string; mentioned?: readonly string[]; own?: string };
+interface TextProps {
+  readonly text: string;
+  readonly mentioned?: readonly string[];
+  readonly own?: string;
+  /** What stands at its end: in the last line, if there is room for it. */
+  readonly foot?: ComponentChildren;
+  /** How wide that is. */
+  readonly footWidth?: string;
+}
 
-export const Text = memo(function Text({ text, mentioned = [], own = "" }: TextProps) {
-  const names = new Set(mentioned);
-  const blocks = parse(text, (username) => names.has(username));
+export function Text({ text, mentioned = [], own = "", foot, footWidth = "0" }: TextProps) {
+  const blocks = useMemo(() => {
+    const names = new Set(mentioned);
+    return parse(text, (username) => names.has(username));
+  }, [text, mentioned.join()]);
+  const isLarge = isOnlyEmoji(text);
+  const isWithin = !!foot && !isLarge && blocks.at(-1)?.type !== "pre" && !isOfTwoDirections(text);
+  const room = isWithin && <span class={c.room} style={{ inlineSize: footWidth }} />;
   return (
-    <div class={`${c.text} ${isOnlyEmoji(text) ? c.large : ""}`} dir="auto">
-      {blocks.map((block, at) => (
-        <TextBlock key={at} block={block} own={own} />
-      ))}
+    <div class={`${c.text} ${isWithin ? c.within : ""}`} dir="auto">
+      <div class={isLarge ? c.large : ""}>
+        {blocks.map((block, at) => (
+          <TextBlock key={at} block={block} own={own} end={at === blocks.length - 1 && room} />
+        ))}
+      </div>
+      {foot}
     </div>
   );
-});
+}
 
-function TextBlock({ block, own }: { block: Block; own: string }) {
+const RIGHT_TO_LEFT = /[\u0591-\u08ff\ufb1d-\ufdfd\ufe70-\ufefc]/;
+const LEFT_TO_RIGHT = /[a-z\u00c0-\u024f\u0370-\u052f]/i;
+
+/** The last line may begin on either side then. */
+const isOfTwoDirections = (text: string) => RIGHT_TO_LEFT.test(text) && LEFT_TO_RIGHT.test(text);
+
+function TextBlock({ block, own, end }: { block: Block; own: string; end: ComponentChildren }) {
   if (block.type === "pre") {
     return (
       // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keys
@@ -28,7 +50,12 @@ function TextBlock({ block, own }: { block: Block; own: string }) {
       </pre>
     );
   }
-  return <p class={c.paragraph}>{block.children.map((node, at) => drawn(node, at, own))}</p>;
+  return (
+    <p class={c.paragraph}>
+      {block.children.map((node, at) => drawn(node, at, own))}
+      {end}
+    </p>
+  );
 }
 
 function drawn(node: Inline, key: number, own: string): ComponentChildren {
