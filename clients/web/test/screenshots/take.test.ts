@@ -3,7 +3,7 @@
 import { mkdirSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { test } from "vitest";
-import { message, openChat, type Somebody, until, World, write } from "../pages/world.js";
+import { message, openChat, PASSWORD, type Somebody, until, World, write } from "../pages/world.js";
 
 const FOLDER = process.env.SCREENSHOTS ?? "screenshots";
 const ONLY = process.env.ONLY ?? "";
@@ -92,6 +92,133 @@ async function act(page: Page, text: string, emoji: string): Promise<void> {
     .waitFor();
 }
 
+const go = (page: Page, hash: string) =>
+  page.evaluate((to) => {
+    location.hash = to;
+  }, hash);
+
+/** States that are seen seldom. */
+async function rarer(world: World, page: Page, { ada, ben, group, direct }: Scene): Promise<void> {
+  const { server } = world;
+  const field = page.getByRole("textbox", { name: "Message", exact: true });
+  await field.fill("Ask @");
+  await field.press("End");
+  await field.pressSequentially("c");
+  await page.getByRole("listbox", { name: "Mentions" }).waitFor();
+  await shoot(page, "mentions");
+  await field.fill("Good :tom");
+  await field.press("a");
+  await page.getByRole("listbox", { name: "Emoji" }).waitFor();
+  await shoot(page, "emoji-completed");
+  await field.fill("");
+  await page.getByRole("button", { name: "Emoji", exact: true }).click();
+  await page.getByRole("dialog", { name: "Emoji" }).getByText("Smileys").waitFor();
+  await shoot(page, "emoji");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Details" }).click();
+  await page.getByRole("button", { name: "Files of this chat" }).click();
+  await page.getByRole("dialog", { name: "Files of this chat" }).getByText("plan.pdf").waitFor();
+  await shoot(page, "files");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Go to date" }).click();
+  await shoot(page, "go-to-date");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Close details" }).click();
+
+  await page.route(
+    (url) => url.pathname.startsWith("/v1/uploads/"),
+    (route) => route.abort("connectionreset"),
+  );
+  await page
+    .locator('form input[type="file"][multiple]')
+    .setInputFiles([{ name: "harvest.mp4", mimeType: "video/mp4", buffer: Buffer.alloc(9_000_000, 1) }]);
+  await page.getByRole("progressbar").waitFor();
+  await shoot(page, "uploading");
+  await page.getByRole("button", { name: /^Cancel harvest/ }).click();
+
+  await message(page, "Perfect. I made a list").hover();
+  await page.getByRole("button", { name: "More" }).click();
+  await page.getByRole("menuitem", { name: "Delete" }).click();
+  await page.getByRole("dialog", { name: "Delete message?" }).waitFor();
+  await shoot(page, "delete");
+  await page.keyboard.press("Escape");
+
+  await page.evaluate(() => {
+    document.documentElement.dir = "rtl";
+  });
+  await shoot(page, "right-to-left");
+  await page.evaluate(() => {
+    document.documentElement.dir = "ltr";
+  });
+
+  await server.call(ada.token, "PUT", `/v1/blocks/${ben.userId}`);
+  await page.reload();
+  await go(page, `#/chat/${direct}`);
+  await page.getByText("You have blocked Ben").waitFor();
+  await shoot(page, "blocked-chat");
+  await go(page, "#/blocked");
+  await page.getByRole("list", { name: "Blocked people" }).getByText("Ben Okafor").waitFor();
+  await shoot(page, "blocked");
+  await server.call(ada.token, "DELETE", `/v1/blocks/${ben.userId}`);
+  await server.call(ada.token, "PUT", `/v1/contacts/${ben.userId}`);
+  await go(page, "#/contacts");
+  await page.getByRole("list", { name: "Contacts" }).getByText("Ben Okafor").waitFor();
+  await shoot(page, "contacts");
+  await page.getByRole("button", { name: "New chat" }).click();
+  await page.getByRole("dialog", { name: "New chat" }).getByText("Ben Okafor").waitFor();
+  await shoot(page, "new-chat-contacts");
+  await page.keyboard.press("Escape");
+
+  const other = await server.person("fay", "Fay Ito");
+  await server.call(ada.token, "PATCH", "/v1/me", { who_may_add: "nobody" });
+  await server.chat(other, [ada], "Bee keepers");
+  await page.getByRole("button", { name: "Invitations, 1" }).click();
+  await page.getByRole("button", { name: "Accept Bee keepers" }).waitFor();
+  await shoot(page, "invitations");
+  await server.call(ada.token, "PATCH", "/v1/me", { who_may_add: "everyone" });
+
+  const closed = await server.chat(other, [], "Elsewhere");
+  await go(page, `#/chat/${closed}`);
+  await page.getByRole("button", { name: "Join chat" }).waitFor();
+  await shoot(page, "not-a-member");
+  const news = await server.chat(other, [ada], "Announcements");
+  await server.say(other, news, "The community kitchen opens at ten.");
+  await server.call(other.token, "PATCH", `/v1/chats/${news}`, { announcement_only: true });
+  await go(page, `#/chat/${news}`);
+  await page.getByText("Only admins write here.").waitFor();
+  await shoot(page, "announcements");
+  const empty = await server.chat(other, [ada], "Brand new");
+  await go(page, `#/chat/${empty}`);
+  await page.getByText("Say hello").waitFor();
+  await shoot(page, "empty-chat");
+  const leaver = await server.person("gus", "Gus");
+  const gone = await server.chat(leaver, [ada]);
+  await server.say(leaver, gone, "Good bye, and thanks for all the beans");
+  await server.call(leaver.token, "DELETE", "/v1/me", { password: PASSWORD });
+  await page.reload();
+  await go(page, `#/chat/${gone}`);
+  await page.getByText("This account was deleted").waitFor();
+  await shoot(page, "account-deleted");
+
+  const memory = await world.page();
+  await memory.addInitScript(() => {
+    Object.defineProperty(window, "indexedDB", { value: undefined });
+  });
+  await memory.reload();
+  await memory.getByRole("textbox", { name: "Username" }).fill(ada.username);
+  await memory.getByLabel("Password", { exact: true }).fill("not it");
+  await memory.getByRole("button", { name: "Sign in" }).click();
+  await memory.getByRole("alert").waitFor();
+  await shoot(memory, "wrong-password");
+  await memory.getByLabel("Password", { exact: true }).fill(PASSWORD);
+  await memory.getByRole("button", { name: "Sign in" }).click();
+  await memory.getByRole("alert", { name: "Storage" }).waitFor();
+  await shoot(memory, "keeps-nothing");
+
+  await go(page, `#/chat/${group}`);
+  await message(page, "The beds, and the plan").waitFor();
+}
+
 async function main(): Promise<void> {
   mkdirSync(FOLDER, { recursive: true });
   const world = await World.open();
@@ -100,7 +227,8 @@ async function main(): Promise<void> {
     await shoot(door, "sign-in");
     await door.getByRole("link", { name: "Create account" }).click();
     await shoot(door, "create-account");
-    const { ada } = await stage(world);
+    const scene = await stage(world);
+    const { ada } = scene;
     const empty = await world.signedIn(await world.server.person("nia", "Nia"));
     await shoot(empty, "no-chats");
     await empty.getByRole("button", { name: "New chat" }).click();
@@ -167,6 +295,7 @@ async function main(): Promise<void> {
     await page.getByRole("dialog", { name: "Image" }).waitFor();
     await shoot(page, "image");
     await page.keyboard.press("Escape");
+    await rarer(world, page, scene);
     await page.context().setOffline(true);
     await world.server.kill();
     await write(page, "This waits for the network");
@@ -177,6 +306,10 @@ async function main(): Promise<void> {
     await page.getByRole("link", { name: "Settings" }).click();
     await page.getByRole("heading", { name: "Settings" }).waitFor();
     await shoot(page, "settings");
+    await page.getByRole("heading", { name: "Privacy" }).scrollIntoViewIfNeeded();
+    await shoot(page, "settings-privacy");
+    await page.getByRole("heading", { name: "About Parley" }).scrollIntoViewIfNeeded();
+    await shoot(page, "settings-end");
   } finally {
     await world.close();
   }
