@@ -15,7 +15,7 @@ export const s = {
   displayNameHint: "What others call you. Leave it empty to use your username.",
   usernameHint: "Letters, digits, and . _ - in between.",
   passwordAgain: "Password again",
-  passwordHint: (letters: number) => `At least ${letters} characters.`,
+  passwordHint: (letters: number) => `At least ${plural(letters, "character", "characters")}.`,
   tryIn: (seconds: number) => `Try again in ${plural(seconds, "second", "seconds")}.`,
   forgotten: "Forgot your password? An operator of this server can give you a link for a new one.",
   createAccount: "Create account",
@@ -97,6 +97,7 @@ export const s = {
   people: "People",
   remove: (name: string) => `Remove ${name}`,
   // Conversation
+  chat: "Chat",
   messages: "Messages",
   newMessages: "New messages",
   sayHello: "Say hello",

@@ -1,7 +1,7 @@
 /** The files of a message: pictures as they are, others as a card. */
 
 import { useSignal } from "@preact/signals";
-import type { AttachedFile, Entry } from "parley-chat";
+import { type AttachedFile, type Entry, RequestRefused } from "parley-chat";
 import { IconButton } from "parley-ui/controls.js";
 import { Icon } from "parley-ui/Icon.js";
 import { useContext, useEffect } from "preact/hooks";
@@ -44,8 +44,9 @@ function Picture({ file, entry }: { file: AttachedFile; entry: Entry }) {
       (found) => {
         if (!isLeft) address.value = found;
       },
-      () => {
-        if (!isLeft) isGone.value = true;
+      (error) => {
+        // Without a connection its preview stands for it.
+        if (!isLeft) isGone.value = error instanceof RequestRefused && !error.temporary;
       },
     );
     return () => {
@@ -71,7 +72,7 @@ function Picture({ file, entry }: { file: AttachedFile; entry: Entry }) {
           isLoaded.value = event.currentTarget.src !== file.preview;
         }}
         onError={() => {
-          isGone.value = true;
+          isGone.value = conversation.app.client.isOnline && !!address.value;
         }}
       />
       {isGone.value && <span class={c.gone}>{s.pictureGone}</span>}

@@ -75,16 +75,17 @@ function Header({ conversation }: { conversation: Conversation }) {
   const row = chats.rows.value.get(chatId);
   const info = conversation.info.value;
   const isGroup = (row?.type ?? info?.type) === "group";
+  const isGone = !row && !info && conversation.trouble.value !== null;
   const title = plainName(row ? chats.titleOf(chatId) : (info?.title ?? "")) || (info ? s.unnamed : "");
   return (
     <header class={c.header}>
       <a class={`${controls.icon} ${c.back}`} href={hrefOf.chats()} aria-label={s.back} title={s.back}>
         <Icon name="back" />
       </a>
-      <Avatar id={row?.peerId ?? chatId} name={title} size={40} isGroup={isGroup} />
+      {!isGone && <Avatar id={row?.peerId ?? chatId} name={title} size={40} isGroup={isGroup} />}
       <div class={c.titles}>
         <h1>
-          <bdi>{title}</bdi>
+          <bdi>{isGone ? s.chat : title}</bdi>
         </h1>
         <Under conversation={conversation} peerId={row?.peerId ?? null} isGroup={isGroup} />
       </div>

@@ -145,7 +145,7 @@ function Quiet({ conversation }: { conversation: Conversation }) {
     muteFor.value === FOR_EVER ? new Date(FOR_EVER) : new Date(Date.now() + Number(muteFor.value));
   const isMuted = info.value?.muted ?? chat.muted;
   return (
-    <div>
+    <div class={c.inline}>
       <Switch
         label={s.mute}
         isOn={isMuted}

@@ -1,7 +1,6 @@
 /** The signed-in page: the list, the conversation, the details; and what is said of the connection. */
 
 import { useSignal } from "@preact/signals";
-import { Icon } from "parley-ui/Icon.js";
 import { useLater } from "parley-ui/later.js";
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -115,8 +114,9 @@ function OneChat({ app: opened, place }: { app: App; place: ChatRoute }) {
 /** What is over the page: the search, the switch, the keys. */
 function Panel() {
   const now = panel.value;
+  // A dialog tells that it is closed a moment later: another one may be wanted by then.
   const close = () => {
-    panel.value = null;
+    if (panel.value === now) panel.value = null;
   };
   const SearchDialog = useLater(now?.shown === "search" ? loadSearch : null);
   const SwitchDialog = useLater(now?.shown === "switch" ? loadSwitch : null);
@@ -136,7 +136,7 @@ const loadShortcuts = () => import("./Shortcuts.js");
 function Nothing() {
   return (
     <div class={c.nothing}>
-      <Icon name="mail" size={48} />
+      <img src="/assets/icon.svg" alt="" width="56" height="56" />
       <h1>{s.chooseChat}</h1>
       <p>{s.chooseChatHint}</p>
     </div>

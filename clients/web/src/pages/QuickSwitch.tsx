@@ -66,7 +66,7 @@ export default function QuickSwitch({ onClose }: { onClose: () => void }) {
             onClick={() => choose(at)}
           >
             <Avatar id={row.peerId ?? row.chatId} name={title} size={32} isGroup={row.type === "group"} />
-            <bdi class={c.snippet}>{title}</bdi>
+            <bdi class={c.name}>{title}</bdi>
           </div>
         ))}
       </div>

@@ -1,7 +1,7 @@
 /** A picture, as large as the screen allows. */
 
 import { useComputed, useSignal } from "@preact/signals";
-import type { AttachedFile } from "parley-chat";
+import { type AttachedFile, RequestRefused } from "parley-chat";
 import { IconButton } from "parley-ui/controls.js";
 import { Dialog } from "parley-ui/Dialog.js";
 import { useEffect } from "preact/hooks";
@@ -43,8 +43,8 @@ export default function Viewer({ file, conversation, onClose }: ViewerProps) {
       (found) => {
         if (!isLeft) address.value = found;
       },
-      () => {
-        if (!isLeft) isGone.value = true;
+      (error) => {
+        if (!isLeft) isGone.value = error instanceof RequestRefused && !error.temporary;
       },
     );
     return () => {
