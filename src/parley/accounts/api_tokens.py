@@ -23,7 +23,7 @@ from parley.errors import (
     Refused,
     StoreError,
 )
-from parley.model import AccountState, ApiToken, Scope, Session
+from parley.model import AccountState, ApiToken, Scope, Session, User
 from parley.records.accounts import Accounts
 from parley.records.tokens import ApiTokens
 from parley.store.ports import Directory
@@ -75,7 +75,10 @@ class ApiTokenService:
         expires_in_days: int | None = None,
         makers: Sequence[str] = (),
     ) -> tuple[str, ApiToken]:
-        """The token, shown this once, and what is kept of it. It ends with any of its makers."""
+        """The token, shown this once, and what is kept of it. It ends with any of its makers.
+
+        The last of them is who began: the others acted by tokens that were made before.
+        """
         await self._check(user_id, name, scopes, chat_id, expires_in_days)
         token = API_TOKEN_PREFIX + self._random_bytes(TOKEN_BYTES).hex()
         now_ms = self._clock()
@@ -88,7 +91,7 @@ class ApiTokenService:
             created_at_ms=now_ms,
             chat_id=chat_id,
             expires_at_ms=now_ms + expires_in_days * MS_PER_DAY if expires_in_days is not None else 0,
-            makers=tuple(dict.fromkeys(makers)),
+            makers=_each_once(makers),
         )
         await self._tokens.add(kept)
         return token, kept
@@ -118,19 +121,23 @@ class ApiTokenService:
         now_ms = self._clock()
         if kept is None or kept.token_hash != hash_token(token):
             raise Refused(UNAUTHENTICATED)
-        await self._check_usable(kept, now_ms)
+        scopes = await self._usable_scopes(kept, now_ms)
         if now_ms - kept.last_used_at_ms >= USED_EVERY_MS:
             await self._note_used(kept.token_id, now_ms)
-        return _access(kept)
+        return _access(kept, scopes)
 
-    async def _check_usable(self, kept: ApiToken, now_ms: int) -> None:
+    async def _usable_scopes(self, kept: ApiToken, now_ms: int) -> frozenset[Scope]:
+        """What a token may be used for now: to operate only while the person who began it is an operator."""
         if kept.expires_at_ms and kept.expires_at_ms <= now_ms:
             raise Refused(UNAUTHENTICATED)
-        if not await self._is_active(kept.user_id):
+        if await self._active(kept.user_id) is None:
             raise Refused(ACCOUNT_DISABLED)
-        for maker_id in people_among(kept.makers):
-            if not await self._is_active(maker_id):
-                raise Refused(MAKER_GONE)
+        makers = {maker_id: await self._active(maker_id) for maker_id in people_among(kept.makers)}
+        if None in makers.values():
+            raise Refused(MAKER_GONE)
+        began = makers.get(kept.makers[-1]) if kept.makers else None
+        is_of_operator = began is None or began.is_operator
+        return frozenset(kept.scopes) - (frozenset() if is_of_operator else {Scope.ADMIN})
 
     async def is_usable(self, token_id: str) -> bool:
         """Whether who has this token could use it now."""
@@ -138,14 +145,14 @@ class ApiTokenService:
         if kept is None:
             return False
         try:
-            await self._check_usable(kept, self._clock())
+            await self._usable_scopes(kept, self._clock())
         except Refused:
             return False
         return True
 
-    async def _is_active(self, user_id: str) -> bool:
+    async def _active(self, user_id: str) -> User | None:
         user = await self._accounts.user(user_id)
-        return user is not None and user.state is AccountState.ACTIVE
+        return user if user is not None and user.state is AccountState.ACTIVE else None
 
     async def _note_used(self, token_id: str, now_ms: int) -> None:
         try:
@@ -181,6 +188,12 @@ def people_among(makers: Sequence[str]) -> list[str]:
     return [maker for maker in makers if not maker.startswith(COMMAND_LINE)]
 
 
+def _each_once(makers: Sequence[str]) -> tuple[str, ...]:
+    """Who began stays the last."""
+    once = tuple(dict.fromkeys(makers))
+    return once if once[-1:] == tuple(makers[-1:]) else (*once, makers[-1])
+
+
 def token_id_of(token: str) -> str:
     """The id under which a token is kept: known to whoever has the token, and not the other way round."""
     return (
@@ -188,7 +201,7 @@ def token_id_of(token: str) -> str:
     )
 
 
-def _access(token: ApiToken) -> Access:
+def _access(token: ApiToken, scopes: frozenset[Scope]) -> Access:
     session = Session(
         session_id=token.token_id,
         user_id=token.user_id,
@@ -200,7 +213,7 @@ def _access(token: ApiToken) -> Access:
     )
     return Access(
         session=session,
-        scopes=frozenset(token.scopes),
+        scopes=scopes,
         chat_id=token.chat_id,
         makers=token.makers,
         is_device_bound=False,

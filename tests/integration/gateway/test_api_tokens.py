@@ -183,6 +183,30 @@ async def test_a_token_ends_with_who_made_it(place: Place, ending: str) -> None:
             assert [one["created_by"] for one in listed] == [root.user_id]
 
 
+async def test_a_token_does_not_operate_for_who_is_no_operator_any_more(place: Place) -> None:
+    """Nor do those that were made with it, whoever they act for; what they may do beside that stays."""
+    async with place.serving() as served:
+        root, eve = await served.operator(), await served.operator("eve")
+        (ann,) = await served.people("ann")
+        by_eve = (await made(served, eve, ann, "read", "admin")).body["token"]
+        tokens = [by_eve]
+        for acts_for in (eve, root, ann, eve):
+            wanted = {"name": "more", "user_id": acts_for.user_id, "scopes": ["read", "admin"]}
+            answer = await http(served, tokens[-1]).post(TOKENS, wanted)
+            assert answer.status == 201, answer
+            tokens.append(answer.body["token"])
+        operator = f"/v1/admin/users/{eve.user_id}/operator"
+        for is_operator in (False, True):
+            change = served.as_(root).put if is_operator else served.as_(root).delete
+            assert (await change(operator)).status == 200
+            for token in tokens:
+                assert (await http(served, token).get("/v1/me")).status == 200
+                answer = await http(served, token).get(TOKENS)
+                assert answer.status == (200 if is_operator else 403), answer
+            if not is_operator:
+                assert_refused(await http(served, by_eve).put(operator), 403, "forbidden")
+
+
 async def test_a_token_that_nobody_is_known_to_have_made_works(place: Place) -> None:
     """As older versions kept them."""
     async with place.serving() as served:

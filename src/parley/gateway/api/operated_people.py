@@ -68,8 +68,9 @@ async def make_operator(call: Call) -> Answer:
     needs="operator",
 )
 async def end_operator(call: Call) -> Answer:
-    """From the next request on. There is always one who is left. Tokens of programs that they made stay: see
-    `GET /v1/admin/tokens`. May be repeated.
+    """From the next request on, also with the tokens of programs that they made: these keep their other
+    scopes, and `admin` counts again if their maker is an operator again. There is always one who is left.
+    May be repeated.
     """
     user = await call.services.user_admin.set_operator(call.acting, call.path("user_id"), is_operator=False)
     return 200, user_info(user)
