@@ -19,7 +19,7 @@ from parley.config import KafkaConfig
 from parley.model import Head, Persisted
 from parley.telemetry import Metrics
 from tests.fakes import KEYS
-from tests.memory.scripted import ScriptedLog, ScriptedOutbox
+from tests.harness.scripted_log import ScriptedLog, ScriptedOutbox
 from tests.services import fresh_prefix, kafka_brokers
 
 PARTITIONS = 3

@@ -17,7 +17,7 @@ from tests.contracts.acting import add_group, add_person, said
 from tests.contracts.buses import Node, fresh_topics, node
 from tests.contracts.engines import SqliteEngine, SqliteOpenStore
 from tests.fakes import KEYS
-from tests.memory.scripted import ScriptedLog
+from tests.harness.scripted_log import ScriptedLog
 from tests.waiting import eventually
 
 CHANCE = random.Random(7).random

@@ -148,13 +148,7 @@ async def test_a_counter_may_be_ahead_up_to_a_limit(
     engine: Engine, ahead: int, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many voids as a crash can leave are made, and not one more."""
-    stores = (
-        "parley.store.sqlite.chat_state",
-        "parley.store.cassandra.chat_state",
-        "parley.store.dynamodb.chat_state",
-        "parley.store.two_phase",
-    )
-    for module in (*stores, "tests.memory.log"):
+    for module in ("parley.store.rules", "parley.store.two_phase"):
         monkeypatch.setattr(f"{module}.STRAY_POSITIONS_MAX", 3)
     async with engine.opened() as store:
         ann, chat = await written(store, 2)

@@ -1,13 +1,10 @@
-"""The `Cursors` and `MemberStates` ports in memory."""
+"""The `Cursors`, `MemberStates` and `Overviews` ports in memory."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-import structlog
 
 from parley.clock import iso
 from parley.errors import Refused
@@ -21,6 +18,7 @@ from parley.model import (
     OverviewPage,
     ReceiptKind,
 )
+from parley.store.notes import NOTHING, Mark, Notes, notify_all
 from parley.store.rules import NEWEST, NO_TOKEN
 from parley.wire.codec import decode_entry
 from parley.wire.limits import PAGE_BYTES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
@@ -30,19 +28,6 @@ COMMIT_SECONDS = 0.05
 TOKEN = re.compile(r"([0-9]{1,18})@([0-9]{1,18})", re.ASCII)
 """The last listed change, and the last change when the list began."""
 
-log = structlog.get_logger("parley.store")
-
-
-@dataclass(frozen=True)
-class Noted:
-    """A reported position; `device_id` is None for a read position."""
-
-    user_id: str
-    chat_id: str
-    sequence: int
-    at: str
-    device_id: str | None
-
 
 class MemoryCursors:
     rides_with_appends = True
@@ -50,20 +35,21 @@ class MemoryCursors:
     def __init__(self, tables: Tables) -> None:
         self._listeners: list[Callable[[list[CursorMove]], None]] = []
         self._tables = tables
-        self._noted: list[Noted] = []
+        self._notes = Notes()
         self._timer: asyncio.TimerHandle | None = None
 
     def subscribe(self, notify: Callable[[list[CursorMove]], None]) -> None:
         self._listeners.append(notify)
 
     def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
-        self._note(Noted(user_id, chat_id, sequence, iso(now_ms), device_id))
+        self._notes.note_acked(user_id, device_id, chat_id, (sequence, now_ms))
+        self._commit_soon()
 
     def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
-        self._note(Noted(user_id, chat_id, sequence, iso(now_ms), None))
+        self._notes.note_read(user_id, chat_id, (sequence, now_ms))
+        self._commit_soon()
 
-    def _note(self, noted: Noted) -> None:
-        self._noted.append(noted)
+    def _commit_soon(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(COMMIT_SECONDS, self.commit)
 
@@ -72,44 +58,31 @@ class MemoryCursors:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        noted, self._noted = self._noted, []
-        rises: dict[tuple[str, str, ReceiptKind], CursorMove] = {}
-        for one in noted:
-            for move in self._raise(one):
-                rises[move.user_id, move.chat_id, move.kind] = move
-        if rises:
-            self._notify_all(sorted(rises.values(), key=lambda move: move.kind))
-
-    def _raise(self, noted: Noted) -> list[CursorMove]:
-        """The moves that this note causes; a read position also counts as delivered."""
-        user_id, chat_id, sequence = noted.user_id, noted.chat_id, noted.sequence
-        device_moved = False
-        if noted.device_id is not None:
-            device = user_id, noted.device_id, chat_id
-            device_moved = sequence > self._tables.devices.get(device, 0)
-            if device_moved:
+        notes, self._notes = self._notes, Notes()
+        changed = set[tuple[str, str]]()
+        for device, (sequence, _) in notes.acked.items():
+            if sequence > self._tables.devices.get(device, 0):
                 self._tables.devices[device] = sequence
-        state = self._tables.states.get((user_id, chat_id))
-        if state is None:
-            return []
-        moves = []
-        if sequence > state.delivered[0]:
-            state.delivered = sequence, noted.at
-            moves.append(CursorMove(user_id, chat_id, ReceiptKind.DELIVERED, sequence, noted.at))
-        if noted.device_id is None and sequence > state.read[0]:
-            state.read = sequence, noted.at
-            moves.append(CursorMove(user_id, chat_id, ReceiptKind.READ, sequence, noted.at))
-        if (moves or device_moved) and state.left_at is None:
-            state.change = self._tables.next_change()
-        return moves
+                changed.add((device[0], device[2]))
+        moves = self._raise(notes.delivered(), ReceiptKind.DELIVERED) + self._raise(
+            notes.read, ReceiptKind.READ
+        )
+        for place in changed | {(move.user_id, move.chat_id) for move in moves}:
+            state = self._tables.states.get(place)
+            if state is not None and state.left_at is None:
+                state.change = self._tables.next_change()
+        if moves:
+            notify_all(self._listeners, moves)
 
-    def _notify_all(self, moves: list[CursorMove]) -> None:
-        """An error of the listener must not reach the caller: the positions are durable."""
-        for notify in self._listeners:
-            try:
-                notify(moves)
-            except Exception:
-                log.exception("a listener failed on moved positions", positions=len(moves))
+    def _raise(self, marks: dict[tuple[str, str], Mark], kind: ReceiptKind) -> list[CursorMove]:
+        """The positions of this kind that rise."""
+        moves = []
+        for place, (sequence, at_ms) in marks.items():
+            state, name = self._tables.states.get(place), kind.value
+            if state is not None and sequence > getattr(state, name)[0]:
+                setattr(state, name, (sequence, iso(at_ms)))
+                moves.append(CursorMove(*place, kind, sequence, iso(at_ms)))
+        return moves
 
     async def flush(self, user_id: str | None = None) -> None:
         self.commit()
@@ -123,8 +96,7 @@ class MemoryCursors:
     async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
         """Includes notes."""
         device = user_id, device_id, chat_id
-        noted = [one.sequence for one in self._noted if (one.user_id, one.device_id, one.chat_id) == device]
-        return max([*noted, self._tables.devices.get(device, 0)])
+        return max(self._notes.acked.get(device, NOTHING)[0], self._tables.devices.get(device, 0))
 
 
 class MemoryOverviews:
@@ -224,15 +196,12 @@ class MemoryMemberStates:
             state.notify = notify
 
     async def settings(self, chat_id: str, user_ids: Sequence[str]) -> dict[str, MemberSettings]:
-        found = {}
+        found = {user_id: MemberSettings() for user_id in user_ids}
         for user_id in user_ids:
             state = self._tables.states.get((user_id, chat_id))
-            is_in = state is not None and state.left_at is None
-            found[user_id] = (
-                MemberSettings(state.notify, state.muted_until, state.delivered[0], state.read[0])
-                if state is not None and is_in
-                else MemberSettings()
-            )
+            if state is not None and state.left_at is None:
+                acked, read = state.delivered[0], state.read[0]
+                found[user_id] = MemberSettings(state.notify, state.muted_until, acked, read)
         return found
 
     async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:

@@ -6,10 +6,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from parley.core.deliveries import (
-    DeliveryQueue,
-    QueueClaim,
-)
+from parley.core.deliveries import DeliveryQueue, QueueClaim
 from tests.memory.tables import Tables
 
 

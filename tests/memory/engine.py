@@ -18,9 +18,7 @@ from tests.memory.delivery import MemoryDeliveryQueues
 from tests.memory.entry_changes import MemoryEntries
 from tests.memory.log import MemoryLog
 from tests.memory.maintenance import MemoryInspection, MemoryRepairs
-from tests.memory.people import (
-    MemoryDirectory,
-)
+from tests.memory.people import MemoryDirectory
 from tests.memory.records import MemoryRecords
 from tests.memory.tables import Tables
 from tests.memory.transfer import MemoryTransfer

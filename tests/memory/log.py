@@ -24,13 +24,7 @@ from parley.core.append import (
     decide_append,
     stored_by,
 )
-from parley.errors import (
-    COUNTER_INCONSISTENT,
-    COUNTER_MISSING,
-    EntriesTrimmed,
-    InconsistentCounterError,
-    Refusal,
-)
+from parley.errors import EntriesTrimmed, Refusal
 from parley.model import (
     AccountState,
     Action,
@@ -46,7 +40,7 @@ from parley.model import (
     Role,
     StoredEntry,
 )
-from parley.store.consent import invitation_in
+from parley.store.consent import Newcomer
 from parley.store.entries import entry_of
 from parley.store.log_telemetry import (
     NOT_TRACED,
@@ -56,11 +50,11 @@ from parley.store.log_telemetry import (
     trace_heads,
     trace_races,
 )
-from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.paging import fitting, page_of
+from parley.store.rules import counter_trouble
 from parley.store.two_phase import FaultPoint, no_fault
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry
-from parley.wire.limits import PAGE_BYTES_MAX
 from tests.memory.tables import MemoryChat, MemoryState, Tables
 
 SEAL_AFTER_MS = 2_000
@@ -195,7 +189,7 @@ class MemoryLog:
             original=stored_by(original.sender_id if original else None, draft),
             predecessor=stored_by(before.sender_id if before else None, draft),
             change=self._change_facts(draft, draft.change, chat) if draft.change is not None else None,
-            trouble=_trouble_of(chat),
+            trouble=counter_trouble(chat.counter, chat.last),
             announcement_only=chat.chat.announcement_only,
             slow_mode_seconds=chat.chat.slow_mode_seconds,
             since_last_ms=self._since_last_ms(draft, chat),
@@ -224,13 +218,9 @@ class MemoryLog:
         )
 
     def _join_facts(self, actor_id: str, user_id: str, chat: MemoryChat) -> JoinFacts:
-        said, chat_id = self._tables.said(user_id), chat.chat.chat_id
-        invitation = invitation_in(said, chat_id, self._clock())
-        return structs.replace(
-            self._tables.join_facts(actor_id, user_id),
-            chat_members=len(chat.members),
-            invited_as=invitation.role if invitation is not None else None,
-        )
+        facts, said = self._tables.join_facts(actor_id, user_id), self._tables.said(user_id)
+        person = Newcomer(user_id, facts, said, None)
+        return person.facts_in(chat.chat.chat_id, len(chat.members), self._clock())
 
     # Writing
 
@@ -282,11 +272,8 @@ class MemoryLog:
                 assert change.read_receipts is not None
                 chat.chat = structs.replace(chat.chat, read_receipts=change.read_receipts, updated_at=now)
             case Action.POSTING:
-                wanted = {
-                    "announcement_only": change.announcement_only,
-                    "slow_mode_seconds": change.slow_mode_seconds,
-                }
-                wanted = {name: value for name, value in wanted.items() if value is not None}
+                names = ("announcement_only", "slow_mode_seconds")
+                wanted = {name: at for name in names if (at := getattr(change, name)) is not None}
                 chat.chat = structs.replace(chat.chat, updated_at=now, **wanted)
             case _:
                 assert_never(change.action)
@@ -327,23 +314,8 @@ class MemoryLog:
         chat = self._tables.chats.get(chat_id)
         if chat is None:
             return Page(chat_id, 0, [], [], after + 1, after, 0)
-        found: list[int] = []
-        size = 0
-        for sequence in wanted:
-            size += len(chat.wires.get(sequence, b""))
-            if found and size > PAGE_BYTES_MAX:
-                break
-            found.append(sequence)
-        found.sort()
-        return Page(
-            chat_id=chat_id,
-            epoch=chat.chat.epoch,
-            entries=[chat.wires[sequence] for sequence in found if sequence in chat.wires],
-            voids=[sequence for sequence in found if sequence not in chat.wires],
-            from_sequence=found[0] if found else after + 1,
-            to_sequence=found[-1] if found else after,
-            head=chat.head,
-        )
+        rows = sorted(fitting([(sequence, chat.wires.get(sequence)) for sequence in wanted]))
+        return page_of(chat_id, chat.chat.epoch, rows, rows[0][0] - 1 if rows else after, chat.head)
 
     async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         rows = {chat_id: self._tables.chats.get(chat_id) for chat_id in chat_ids}
@@ -367,15 +339,3 @@ class MemoryLog:
     def _head_of(self, chat_id: str) -> int | None:
         chat = self._tables.chats.get(chat_id)
         return None if chat is None else chat.head
-
-
-def _trouble_of(chat: MemoryChat) -> Refusal | None:
-    """Why a chat cannot allocate: its counter is missing, or does not match its log."""
-    counter, last = chat.counter, chat.last
-    if counter is None:
-        return COUNTER_MISSING
-    if counter < last:
-        return COUNTER_INCONSISTENT.because(str(InconsistentCounterError(counter, last)))
-    if counter - last > STRAY_POSITIONS_MAX:
-        return COUNTER_INCONSISTENT.because(f"Counter is {counter} but the log ends at {last}")
-    return None

@@ -90,11 +90,11 @@ class MemoryInspection:
             )
             for sequence, entry in sorted(record.entries.items())
         ]
+        *most, last = list(pages(rows)) or [[]]
+        for page in most:
+            yield LogChunk(page, open=dict(record.taken))
         end = CounterRow(record.counter, change=record.change, change_last=self._tables.changes)
-        chunks = [LogChunk(page, open=dict(record.taken)) for page in pages(rows)]
-        for chunk in chunks[:-1]:
-            yield chunk
-        yield LogChunk(chunks[-1].rows if chunks else [], open=dict(record.taken), end=end)
+        yield LogChunk(last, open=dict(record.taken), end=end)
 
     async def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
         record = self._tables.chats[chat.chat_id]
@@ -104,16 +104,14 @@ class MemoryInspection:
     async def positions(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[PositionRow]]:
         chosen = self._tables.chats.keys() & (self._tables.chats if chat_ids is None else chat_ids)
         devices = [
-            self._position("user_device_cursors", chat_id, f"{user_id}/{device_id}", acked, 0)
+            ("user_device_cursors", chat_id, f"{user_id}/{device_id}", acked, 0)
             for (user_id, device_id, chat_id), acked in self._tables.devices.items()
-            if chat_id in chosen
         ]
         people = [
-            self._position("delivery_state", chat_id, user_id, state.delivered[0], state.read[0])
+            ("delivery_state", chat_id, user_id, state.delivered[0], state.read[0])
             for (user_id, chat_id), state in self._tables.states.items()
-            if chat_id in chosen
         ]
-        for page in pages(devices + people):
+        for page in pages([self._position(*row) for row in devices + people if row[1] in chosen]):
             yield page
 
     def _position(self, table: str, chat_id: str, whose: str, acked: int, read: int) -> PositionRow:

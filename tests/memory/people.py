@@ -6,12 +6,7 @@ from collections.abc import Sequence
 
 from parley.core.permissions import decide_creation
 from parley.errors import BLOCKED, Refused
-from parley.model import (
-    ChatMember,
-    ChatType,
-    Role,
-    StoredChat,
-)
+from parley.model import ChatMember, ChatType, Role, StoredChat
 from parley.store.consent import has_blocked
 from tests.memory.tables import Tables
 

@@ -57,10 +57,8 @@ class MemoryRecords:
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
         partition_of(table, list(changes))
         rows = self._rows(table)
-        for change in changes:
+        for change in changes if table.is_compared else ():
             row = rows.get(key_of(table, change))
-            if not table.is_compared:
-                continue
             if not is_met(table, change, row[0] if row is not None else None):
                 return False
         for change in changes:

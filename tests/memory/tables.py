@@ -9,19 +9,20 @@ import msgspec
 
 from parley.core.deliveries import DeliveryQueue
 from parley.core.permissions import NO_USER, JoinFacts
-from parley.model import (
-    AccountState,
-    ChatMember,
-    ChatType,
-    Notify,
-    PersonConsent,
-    Role,
-    StoredChat,
-    User,
-)
+from parley.model import AccountState, ChatMember, ChatType, Notify, PersonConsent, Role, StoredChat, User
 from parley.store.consent import has_blocked, join_facts, uninvited
 from parley.store.rows import ArchiveMark
-from parley.store.tables import CONSENTS, CONTACTS, INVITED_PEOPLE, PEOPLE, PersonRecord, alone, user_of
+from parley.store.tables import (
+    CONSENTS,
+    CONTACTS,
+    INVITED_PEOPLE,
+    PEOPLE,
+    PersonRecord,
+    R,
+    RecordTable,
+    alone,
+    user_of,
+)
 from parley.wire.frames import Entry
 
 NOBODY = User("", "", "", "", False, "", state=AccountState.DELETED)
@@ -141,13 +142,17 @@ class Tables:
         self.chats[chat.chat_id] = row
         return row
 
+    def record(self, table: RecordTable[R], name: str) -> R | None:
+        row = self.records.get(table.name, {}).get(alone(name))
+        return None if row is None else table.decode(*row)
+
     def has_account(self, user_id: str) -> bool:
-        return alone(user_id) in self.records.get(PEOPLE.name, {})
+        return self.record(PEOPLE, user_id) is not None
 
     def user(self, user_id: str) -> User:
         """A person; where there is none, one who is deleted."""
-        row = self.records.get(PEOPLE.name, {}).get(alone(user_id))
-        return user_of(PEOPLE.decode(*row)) if row is not None else NOBODY
+        person = self.record(PEOPLE, user_id)
+        return NOBODY if person is None else user_of(person)
 
     def put_user(self, user: User) -> None:
         """As if they had been added, for tests of other things."""
@@ -155,8 +160,7 @@ class Tables:
         rows[alone(user.user_id)] = PEOPLE.encode(PersonRecord(user=user, password_hash="")), 0
 
     def said(self, user_id: str) -> PersonConsent | None:
-        row = self.records.get(CONSENTS.name, {}).get(alone(user_id))
-        return None if row is None else CONSENTS.decode(*row)
+        return self.record(CONSENTS, user_id)
 
     def uninvite(self, user_id: str, chat_id: str) -> None:
         """The person is in the chat."""

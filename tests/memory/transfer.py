@@ -10,16 +10,8 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.core.deliveries import DeliveryQueue
-from parley.model import (
-    StoredEntry,
-)
-from parley.store.records import (
-    ChatRecord,
-    CursorRecord,
-    MemberRecord,
-    MemberStateRecord,
-    Record,
-)
+from parley.model import StoredEntry
+from parley.store.records import ChatRecord, CursorRecord, MemberRecord, MemberStateRecord, Record
 from parley.store.rules import direct_key
 from parley.wire.frames import Entry
 from tests.memory.maintenance import pages
@@ -96,12 +88,6 @@ def _chats(tables: Tables) -> Iterable[ChatRecord]:
         )
 
 
-def _members(tables: Tables) -> Iterable[Record]:
-    for row in tables.chats.values():
-        for member in row.members.values():
-            yield MemberRecord(chat_id=row.chat.chat_id, member=member)
-
-
 def _states(tables: Tables) -> Iterable[Record]:
     for (user_id, chat_id), state in tables.states.items():
         yield MemberStateRecord(
@@ -119,15 +105,17 @@ def _states(tables: Tables) -> Iterable[Record]:
         )
 
 
-def _cursors(tables: Tables) -> Iterable[Record]:
-    for (user_id, device_id, chat_id), at in tables.devices.items():
-        yield CursorRecord(user_id=user_id, device_id=device_id, chat_id=chat_id, last_acked_sequence=at)
-
-
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
-    MemberRecord: _members,
+    MemberRecord: lambda tables: (
+        MemberRecord(chat_id=chat_id, member=member)
+        for chat_id, row in tables.chats.items()
+        for member in row.members.values()
+    ),
     MemberStateRecord: _states,
-    CursorRecord: _cursors,
+    CursorRecord: lambda tables: (
+        CursorRecord(user_id=user_id, device_id=device_id, chat_id=chat_id, last_acked_sequence=at)
+        for (user_id, device_id, chat_id), at in tables.devices.items()
+    ),
     DeliveryQueue: lambda tables: tables.queues.values(),
 }
 

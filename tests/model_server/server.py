@@ -75,7 +75,7 @@ from parley.wire.frames import (
 )
 from tests.contracts.life_world import StraightSender
 from tests.harness.log_replay import as_fields, replayed
-from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews, Noted
+from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
 from tests.memory.entry_changes import MemoryEntries
 from tests.memory.log import MemoryLog
 from tests.memory.people import MemoryDirectory
@@ -180,8 +180,7 @@ class TellingSender(StraightSender):
 class PromptCursors(MemoryCursors):
     """Makes durable at once what is noted: there is no time here."""
 
-    def _note(self, noted: Noted) -> None:
-        self._noted.append(noted)
+    def _commit_soon(self) -> None:
         self.commit()
 
 

@@ -20,8 +20,8 @@ from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
 from tests.fakes import KEYS, hub_over
 from tests.harness.clock import VirtualClock, run_virtual
+from tests.harness.scripted_log import TIME, ScriptedLog, entry_at, wire_at
 from tests.memory.people import MemoryDirectory
-from tests.memory.scripted import TIME, ScriptedLog, entry_at, wire_at
 
 TOPIC = "messages.persisted"
 CHAT = "chat_1"

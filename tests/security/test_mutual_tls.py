@@ -23,8 +23,8 @@ from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
 from parley.telemetry import Metrics
 from tests.fakes import KEYS
+from tests.harness.allocator import MemoryAllocator
 from tests.integration.cluster.two_nodes import Hearing
-from tests.memory.allocator import MemoryAllocator
 from tests.security.certificates import Authority
 
 TARGET = "node_7.1"

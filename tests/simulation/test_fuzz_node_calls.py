@@ -34,10 +34,10 @@ from tests.contracts import allocators
 from tests.contracts.acting import add_group, add_people, message
 from tests.contracts.engines import SqliteEngine
 from tests.fakes import KEYS
+from tests.harness.allocator import MemoryAllocator
+from tests.harness.scripted_log import wire_at
 from tests.integration.cluster.two_nodes import SECRET, Place, two_nodes
 from tests.integration.sequencing.test_service import sequencer_of
-from tests.memory.allocator import MemoryAllocator
-from tests.memory.scripted import wire_at
 from tests.simulation.fuzzing import (
     CASES,
     Finding,

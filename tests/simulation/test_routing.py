@@ -22,8 +22,8 @@ from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
 from tests.fakes import hub_over
 from tests.harness.clock import VirtualClock, run_virtual
+from tests.harness.scripted_log import ScriptedLog
 from tests.memory.people import MemoryDirectory
-from tests.memory.scripted import ScriptedLog
 from tests.seeds import try_seed
 
 CHATS = tuple(f"chat_{number}" for number in range(150))

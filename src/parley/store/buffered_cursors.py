@@ -18,7 +18,7 @@ from parley.clock import iso
 from parley.concurrency import map_concurrently
 from parley.errors import StoreError
 from parley.model import CursorMove, ReceiptKind
-from parley.store.notes import NOTHING, Mark, Notes
+from parley.store.notes import NOTHING, Mark, Notes, notify_all
 
 FLUSH_AFTER_SECONDS = 2.0
 """Acks may arrive every second; only the last one of this period is written."""
@@ -64,12 +64,7 @@ class BufferedCursors(ABC):
         return self._notes.setdefault(user_id, Notes())
 
     def _report(self, moved: list[CursorMove]) -> None:
-        """The positions are durable, so an error of the listener must not fail the write."""
-        for notify in self._listeners:
-            try:
-                notify(moved)
-            except Exception:
-                log.exception("a listener failed on moved cursors")
+        notify_all(self._listeners, moved)
 
     # Writing
 

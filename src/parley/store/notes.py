@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TypeVar
+
+import structlog
+
+from parley.model import CursorMove
 
 Mark = tuple[int, int]
 """A sequence, and when it was reported, in milliseconds since 1970."""
 NOTHING: Mark = (-1, 0)
 
 Key = TypeVar("Key", bound=tuple[str, ...])
+
+
+log = structlog.get_logger("parley.store")
+
+
+def notify_all(listeners: Iterable[Callable[[list[CursorMove]], None]], moves: list[CursorMove]) -> None:
+    """The positions are durable, so an error of a listener must not fail their writers."""
+    for notify in listeners:
+        try:
+            notify(moves)
+        except Exception:
+            log.exception("a listener failed on moved positions", positions=len(moves))
 
 
 class Notes:

@@ -7,7 +7,13 @@ from unicodedata import normalize
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_DAY, iso
-from parley.errors import BAD_REQUEST
+from parley.errors import (
+    BAD_REQUEST,
+    COUNTER_INCONSISTENT,
+    COUNTER_MISSING,
+    InconsistentCounterError,
+    Refusal,
+)
 from parley.model import AccountState, Privacy, Relation, User
 from parley.wire.limits import BLOCKS_MAX, CONTACTS_MAX, INVITATION_DAYS
 
@@ -33,6 +39,17 @@ STRAY_POSITIONS_MAX = 10_000
 def expired_invitations(now_ms: int) -> str:
     """The time of the youngest invitation that has expired by now."""
     return iso(max(0, now_ms - INVITATION_DAYS * MS_PER_DAY))
+
+
+def counter_trouble(counter: int | None, last: int) -> Refusal | None:
+    """Why a chat takes nothing: its counter is missing, or cannot be right for a log that ends at `last`."""
+    if counter is None:
+        return COUNTER_MISSING
+    if counter < last:
+        return COUNTER_INCONSISTENT.because(str(InconsistentCounterError(counter, last)))
+    if counter - last > STRAY_POSITIONS_MAX:
+        return COUNTER_INCONSISTENT.because(f"Counter is {counter} but the log ends at {last}")
+    return None
 
 
 def direct_key(people: list[str]) -> str:

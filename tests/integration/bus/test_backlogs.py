@@ -10,9 +10,9 @@ from parley.errors import StoreUnavailable
 from parley.store.rows import EVERYTHING
 from tests.contracts.buses import fresh_topics, node
 from tests.contracts.feeds import Worker, done, working
+from tests.harness.scripted_log import ScriptedLog
 from tests.integration.bus.test_kafka import feed_of
 from tests.integration.bus.topics import sequences_on
-from tests.memory.scripted import ScriptedLog
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)

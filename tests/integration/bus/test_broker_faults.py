@@ -22,9 +22,9 @@ from parley.telemetry import Metrics
 from tests.contracts.buses import Node, node, sequences
 from tests.contracts.feeds import Worker, working
 from tests.fakes import KEYS
+from tests.harness.scripted_log import ScriptedLog
 from tests.integration.bus.test_kafka import Ear
 from tests.integration.bus.topics import sequences_on
-from tests.memory.scripted import ScriptedLog
 from tests.services import ADDRESSES, OwnServices, fresh_prefix
 from tests.waiting import eventually, stretched
 

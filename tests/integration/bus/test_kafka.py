@@ -29,8 +29,8 @@ from parley.wire.limits import MESSAGE_BYTES_MAX
 from tests.contracts.buses import fresh_topics, node, sequences
 from tests.contracts.feeds import Worker, done, working
 from tests.fakes import KEYS
+from tests.harness.scripted_log import ScriptedLog
 from tests.integration.bus.topics import producer_of, sequences_on
-from tests.memory.scripted import ScriptedLog
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)

@@ -19,8 +19,8 @@ from parley.telemetry import Metrics
 from tests.contracts.acting import add_group, add_people, message
 from tests.contracts.engines import SqliteEngine, SqliteOpenStore
 from tests.fakes import KEYS, hub_over
+from tests.harness.scripted_log import ScriptedLog, ScriptedOutbox
 from tests.integration.cluster.two_nodes import RunningNode, two_nodes
-from tests.memory.scripted import ScriptedLog, ScriptedOutbox
 from tests.unit.gateway.test_hub import Ear
 from tests.waiting import eventually
 

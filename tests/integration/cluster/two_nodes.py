@@ -27,7 +27,7 @@ from parley.sending.sender import LocalSender
 from parley.store.ports import Log
 from parley.telemetry import Metrics
 from tests.fakes import PER_CHAT
-from tests.memory.faulty import FaultyLog
+from tests.harness.faulty_log import FaultyLog
 from tests.unit.cluster.fakes import FakeNodes
 from tests.unit.sending.nodes import SharedLog
 

@@ -19,7 +19,7 @@ from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
 from parley.telemetry import Metrics
 from tests.contracts.allocators import SECRET, SERVICE, remote_at, sequencer_over
-from tests.memory.allocator import MemoryAllocator
+from tests.harness.allocator import MemoryAllocator
 from tests.waiting import eventually
 
 OTHER_SECRET = "the secret of another cluster"

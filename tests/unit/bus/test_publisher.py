@@ -16,7 +16,7 @@ from parley.errors import SERVICE_UNAVAILABLE
 from parley.model import Persisted, StoredEntry
 from parley.wire.limits import MIB, PAGE_BYTES_MAX
 from tests.harness.clock import VirtualClock, run_virtual
-from tests.memory.scripted import wire_at
+from tests.harness.scripted_log import wire_at
 from tests.unit.bus.world import NODE, World
 
 Scenario = Callable[[World], Awaitable[None]]

@@ -8,7 +8,7 @@ from parley.bus.events import Record
 from parley.bus.publisher import NotPublished, Publisher
 from parley.telemetry import Metrics
 from tests.harness.clock import VirtualClock
-from tests.memory.scripted import ScriptedLog, ScriptedOutbox
+from tests.harness.scripted_log import ScriptedLog, ScriptedOutbox
 
 PARTITIONS = 3
 NODE = "here"

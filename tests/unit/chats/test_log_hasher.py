@@ -20,8 +20,8 @@ from parley.records.log_hashes import LogHashes
 from parley.store.tables import LOG_HASHES
 from parley.telemetry import Metrics
 from tests.harness.clock import VirtualClock, run_virtual
+from tests.harness.faulty_log import FaultyLog
 from tests.harness.log_replay import replayed_log
-from tests.memory.faulty import FaultyLog
 from tests.memory.records import MemoryRecords
 
 CHAT, OTHER = "chat_1", "chat_2"

@@ -10,8 +10,8 @@ from parley.ephemeral.local_interests import LocalInterests
 from parley.model import Action, Change, Persisted, StoredEntry
 from parley.telemetry import Metrics
 from tests.harness.clock import VirtualClock, run_virtual
+from tests.harness.scripted_log import ScriptedLog
 from tests.memory.people import MemoryDirectory
-from tests.memory.scripted import ScriptedLog
 
 CALL_SECONDS = 0.01
 

@@ -15,8 +15,8 @@ from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
 from tests.fakes import hub_over
 from tests.harness.clock import VirtualClock, run_virtual
+from tests.harness.scripted_log import ScriptedLog, wire_at
 from tests.memory.people import MemoryDirectory
-from tests.memory.scripted import ScriptedLog, wire_at
 
 CHAT = "chat_1"
 

@@ -22,8 +22,8 @@ from parley.wire.codec import decode_entry
 from parley.wire.frames import RequestId
 from tests.fakes import PER_CHAT
 from tests.harness.clock import START_MS, VirtualClock
-from tests.memory.faulty import FaultyLog
-from tests.memory.scripted import wire_at
+from tests.harness.faulty_log import FaultyLog
+from tests.harness.scripted_log import wire_at
 
 ME = "here"
 SILENCE_SECONDS = 2.0

@@ -15,7 +15,7 @@ from parley.telemetry import Metrics
 from parley.wire.limits import ANSWER_SECONDS_MAX
 from tests.fakes import ONE_APPEND_AT_A_TIME, PER_CHAT
 from tests.harness.clock import VirtualClock, run_virtual
-from tests.memory.faulty import FaultyLog
+from tests.harness.faulty_log import FaultyLog
 from tests.unit.sending.nodes import ME, Cluster, Mood, message
 
 A_MOMENT_SECONDS = 0.05

@@ -12,7 +12,7 @@ from parley.sending.sender import LocalSender
 from parley.telemetry import Metrics
 from tests.fakes import PER_CHAT
 from tests.harness.clock import VirtualClock, run_virtual
-from tests.memory.faulty import FaultyLog
+from tests.harness.faulty_log import FaultyLog
 from tests.unit.sending.nodes import message
 
 REPLY = ReplyAddress("http://there", "there.1")

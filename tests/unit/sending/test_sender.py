@@ -16,7 +16,7 @@ from parley.store.ports import DRAFTS_PER_APPEND_MAX, Batching
 from parley.telemetry import Metrics
 from tests.fakes import ONE_APPEND_AT_A_TIME, PER_CHAT
 from tests.harness.clock import VirtualClock, run_virtual
-from tests.memory.faulty import FaultyLog
+from tests.harness.faulty_log import FaultyLog
 from tests.waiting import deadline, eventually
 
 

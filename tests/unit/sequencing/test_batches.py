@@ -6,7 +6,7 @@ import pytest
 
 from parley.errors import InconsistentCounterError, StoreUnavailable
 from parley.sequencing.batches import CoalescingAllocator
-from tests.memory.allocator import MemoryAllocator
+from tests.harness.allocator import MemoryAllocator
 from tests.waiting import eventually
 
 

@@ -17,9 +17,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from parley.errors import (
-    COUNTER_INCONSISTENT,
-    COUNTER_MISSING,
-    InconsistentCounterError,
     Refusal,
     StoreUnavailable,
 )
@@ -34,7 +31,7 @@ from parley.store.consent import has_blocked
 from parley.store.entries import dense_end, shard_of, tag_of
 from parley.store.ports import Records
 from parley.store.recent_sends import RecentSends
-from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.rules import counter_trouble
 from parley.store.tables import CONSENTS, alone
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
@@ -374,7 +371,7 @@ class CassandraChatStates:
 
     async def compare(self, state: CassandraChatState, last: int) -> None:
         """Where a log stands that ends at `last`, and whose counter was not moved by whole batches alone."""
-        state.trouble = trouble_of(state.counter, last)
+        state.trouble = counter_trouble(state.counter, last)
         state.head, state.stray_through = last, None
         if state.trouble is None:
             assert state.counter is not None
@@ -439,13 +436,3 @@ class CassandraChatStates:
         """Since which position each of these is a member, for those who are."""
         rows = await self.cassandra.rows_of(READ_MEMBER, [(chat_id, user_id) for user_id in user_ids])
         return {row["user_id"]: row["joined_sequence"] for row in rows if row["role"] is not None}
-
-
-def trouble_of(counter: int | None, last: int) -> Refusal | None:
-    if counter is None:
-        return COUNTER_MISSING
-    if counter < last:
-        return COUNTER_INCONSISTENT.because(str(InconsistentCounterError(counter, last)))
-    if counter - last > STRAY_POSITIONS_MAX:
-        return COUNTER_INCONSISTENT.because(f"Counter is {counter} but the log ends at {last}")
-    return None

@@ -13,9 +13,6 @@ from types import MappingProxyType
 from typing import NamedTuple, cast
 
 from parley.errors import (
-    COUNTER_INCONSISTENT,
-    COUNTER_MISSING,
-    InconsistentCounterError,
     Refusal,
     StoreUnavailable,
 )
@@ -44,7 +41,7 @@ from parley.store.dynamodb.records import DynamoRecords
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES
 from parley.store.entries import dense_end, shard_of, tag_of
 from parley.store.recent_sends import RecentSends
-from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.rules import counter_trouble
 from parley.store.tables import CONSENTS, alone
 
 CHATS_REMEMBERED_MAX = 20_000
@@ -270,7 +267,7 @@ class DynamoChatStates:
         for pause in LOOK_AGAIN_SECONDS:
             last = max(state.trimmed, await self.last_position(state.chat_id))
             counter = await self._counter(state.chat_id) or {}  # after the log: it cannot be behind it
-            state.trouble = trouble_of(counter, last)
+            state.trouble = counter_trouble(cast("int | None", counter.get("sequence_counter")), last)
             if state.trouble is None:
                 break
             await asyncio.sleep(pause)
@@ -396,14 +393,3 @@ def unkeyed_in(counter: Item) -> range:
     if not isinstance(through, int):
         return range(0)
     return range(through + 1, min(number(counter, "written_through"), through + UNKEYED_MAX) + 1)
-
-
-def trouble_of(counter: Item, last: int) -> Refusal | None:
-    if counter.get("sequence_counter") is None:
-        return COUNTER_MISSING
-    value = number(counter, "sequence_counter")
-    if value < last:
-        return COUNTER_INCONSISTENT.because(str(InconsistentCounterError(value, last)))
-    if value - last > STRAY_POSITIONS_MAX:
-        return COUNTER_INCONSISTENT.because(f"Counter is {value} but the log ends at {last}")
-    return None

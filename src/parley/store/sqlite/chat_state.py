@@ -14,11 +14,11 @@ import apsw
 from msgspec.structs import replace
 
 from parley.core.append import AppendFacts, StoredBy
-from parley.errors import COUNTER_INCONSISTENT, COUNTER_MISSING, InconsistentCounterError, Refusal
+from parley.errors import Refusal
 from parley.model import AccountState, ChatType, Persisted, Role
 from parley.store.consent import has_blocked
 from parley.store.recent_sends import LONG_AGO_MS, LOOKED_AT_MAX
-from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.rules import counter_trouble
 from parley.store.tables import ALONE, CONSENTS
 
 Execute = Callable[..., apsw.Cursor]
@@ -254,12 +254,7 @@ def load(execute: Execute, chat_id: str) -> SqliteChatState | None:
 def _place(state: SqliteChatState, counter: int | None, last: int) -> None:
     """Where the log stands, from its counter and its last entry; trouble if they cannot both be right."""
     state.allocated = max({last, *state.open})
-    if counter is None:
-        state.trouble = COUNTER_MISSING
-    elif counter < last:
-        state.trouble = COUNTER_INCONSISTENT.because(str(InconsistentCounterError(counter, last)))
-    elif counter - last > STRAY_POSITIONS_MAX:
-        state.trouble = COUNTER_INCONSISTENT.because(f"Counter is {counter} but the log ends at {last}")
-    else:
+    state.trouble = counter_trouble(counter, last)
+    if counter is not None and state.trouble is None:
         state.open.update(range(last + 1, counter + 1))
         state.allocated = counter

@@ -6,18 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import structlog
-
 from parley.clock import iso
 from parley.errors import StoreDamaged, StoreError
 from parley.model import CursorMove, ReceiptKind
-from parley.store.notes import NOTHING, Mark, Notes
+from parley.store.notes import NOTHING, Mark, Notes, notify_all
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.writer import Transaction, Writer
 
 FLUSH_AFTER_SECONDS = 0.05
-
-log = structlog.get_logger("parley.store")
 
 RAISE_DEVICE = (
     "INSERT INTO user_device_cursors (user_id, device_id, chat_id, last_acked_sequence) VALUES (?, ?, ?, ?)"
@@ -138,15 +134,7 @@ class SqliteCursors:
         if self._notes:
             self._flush_soon()
         if rising:
-            self._notify_all(rising)
-
-    def _notify_all(self, rising: list[CursorMove]) -> None:
-        """The positions are durable, so an error of a listener must not fail the callers of `flush`."""
-        for notify in self._listeners:
-            try:
-                notify(rising)
-            except Exception:
-                log.exception("a listener failed on moved positions", positions=len(rising))
+            notify_all(self._listeners, rising)
 
     def failed(self, damage: StoreDamaged | None = None) -> None:
         """Positions only rise, so what was noted since and what comes back merge by their maximum."""

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from parley.model import AppendResult, ChatType, Draft, StoredChat, User
 from tests.harness.clock import VirtualClock
+from tests.harness.scripted_log import TIME
 from tests.memory.log import MemoryLog
-from tests.memory.scripted import TIME
 from tests.memory.tables import Tables
 
 
