@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram
 
 from parley import __version__
 from parley.bus.ports import TopicState
@@ -106,6 +106,7 @@ class OperatorView:
                 "voids_per_second": lambda: self._value("parley_voids_sealed_total"),
                 "commit_failures_per_second": lambda: self._value("parley_commit_failures_total"),
             },
+            {"fanout_seconds": lambda: _sum_and_count(metrics.fanout_seconds)},
         )
         self.last_runs = supervisor.last_runs
         self.run_soon = supervisor.run_soon
@@ -189,6 +190,12 @@ class OperatorView:
     def bus_available(self) -> bool:
         stalled = self._metrics.publish_stalled_seconds.values()
         return all(seconds < STALLED_SECONDS_MAX for _, seconds in stalled)
+
+
+def _sum_and_count(histogram: Histogram) -> tuple[float, float]:
+    samples = [sample for metric in histogram.collect() for sample in metric.samples]
+    spent = sum(sample.value for sample in samples if sample.name.endswith("_sum"))
+    return spent, sum(sample.value for sample in samples if sample.name.endswith("_count"))
 
 
 def _sum(counter: Counter, outcome: str = "") -> float:

@@ -34,16 +34,24 @@ class Ring:
 
 
 class SeriesRecorder:
-    """`gauges` are read at each step; of `totals`, which only rise, what a second brought is kept."""
+    """`gauges` are read at each step; of `totals`, which only rise, what a second brought is kept.
+
+    `means`: of a sum and a count, which only rise, the mean of what a step brought; 0 if it brought nothing.
+    """
 
     def __init__(
-        self, gauges: Mapping[str, Callable[[], float]], totals: Mapping[str, Callable[[], float]]
+        self,
+        gauges: Mapping[str, Callable[[], float]],
+        totals: Mapping[str, Callable[[], float]],
+        means: Mapping[str, Callable[[], tuple[float, float]]],
     ) -> None:
         self._gauges = dict(gauges)
         self._totals = dict(totals)
+        self._means = dict(means)
         self._before: dict[str, float] = {}
+        self._sums: dict[str, tuple[float, float]] = {}
         self._at = 0.0
-        self._rings = {name: Ring() for name in (*gauges, *totals)}
+        self._rings = {name: Ring() for name in (*gauges, *totals, *means)}
 
     @property
     def names(self) -> list[str]:
@@ -60,6 +68,12 @@ class SeriesRecorder:
             is_known = before is not None and seconds > 0
             self._rings[name].add(max(0.0, total - (before or 0.0)) / seconds if is_known else 0.0)
             self._before[name] = total
+        for name, sums in self._means.items():
+            total, count = sums()
+            total_before, count_before = self._sums.get(name, (total, count))
+            more = count - count_before
+            self._rings[name].add((total - total_before) / more if more > 0 else 0.0)
+            self._sums[name] = (total, count)
         self._at = now
 
     def last(self, name: str, seconds: float) -> list[float]:

@@ -214,6 +214,8 @@ async def test_the_last_hour_of_a_node(place: Place) -> None:
         assert set(told["series"]) == {"connections", "messages_per_second"}
         assert told["series"]["connections"][-2:] == [1.0, 1.0]
         assert told["series"]["messages_per_second"][-1] > 0
+        fanout = (await http.get("/v1/admin/series", names="fanout_seconds")).body["series"]["fanout_seconds"]
+        assert 0 < fanout[-1] < 60
         short = (await http.get("/v1/admin/series", seconds=5)).body["series"]
         assert {len(values) for values in short.values()} == {1}
         for wrong in ({"names": "secrets"}, {"seconds": "x"}):
