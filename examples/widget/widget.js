@@ -13,6 +13,7 @@ const WORDS = {
   open: "Chat with us",
   close: "Close the chat",
   message: "Message",
+  write: "Write a message",
   send: "Send",
   offline: "Offline. What you write is sent when you are back.",
   over: "You were signed out. Load the page again.",
@@ -31,7 +32,8 @@ const LOOK = `
     block-size: min(480px, calc(100dvh - 96px)); margin-block-end: 12px; border-radius: 16px; overflow: hidden;
     background: #fff; color: #1a1d29; box-shadow: 0 8px 40px #0005; }
   section[hidden] { display: none; }
-  [role="status"] { min-height: 0; padding-inline: 16px; background: #fff3d6; color: #5c4300; }
+  h2 { margin: 0; padding: 14px 16px; background: #3549c9; color: #fff; font-size: 17px; }
+  [role="status"] { margin: 0; padding-inline: 16px; background: #fff3d6; color: #5c4300; }
   [role="status"]:not(:empty) { padding-block: 8px; }
   ol { flex: 1; margin: 0; padding: 16px; overflow: auto; list-style: none; }
   li { inline-size: fit-content; max-inline-size: 85%; margin-block: 4px; padding: 8px 12px; border-radius: 14px;
@@ -59,14 +61,14 @@ class ParleyWidget extends HTMLElement {
     this.panel = made("section", { ariaLabel: WORDS.open, hidden: true });
     this.state = made("p", { role: "status" });
     this.list = made("ol", { ariaLabel: WORDS.open, tabIndex: 0 });
-    this.input = made("input", { ariaLabel: WORDS.message, autocomplete: "off", maxLength: 4_000 });
+    this.input = made("input", { ariaLabel: WORDS.message, autocomplete: "off", maxLength: 4_000, placeholder: WORDS.write });
     const form = made("form", {});
     form.append(this.input, made("button", { textContent: WORDS.send }));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#send();
     });
-    this.panel.append(this.state, this.list, form);
+    this.panel.append(made("h2", { textContent: WORDS.open }), this.state, this.list, form);
     this.launch = made("button", { className: "launch", type: "button", ariaExpanded: "false" });
     this.launch.addEventListener("click", () => this.#toggle());
     root.append(this.panel, this.launch);
@@ -126,7 +128,8 @@ class ParleyWidget extends HTMLElement {
     const isLooked = this.#isOpen && document.visibilityState === "visible";
     this.launch.textContent = this.#isOpen ? WORDS.close : WORDS.open;
     if (unread && !this.#isOpen) this.launch.textContent += ` (${WORDS.unread(unread)})`;
-    if (!this.#me) return;
+    // It is shown before the chat is there: a visitor may open it at once.
+    if (!this.#shown) return;
     this.state.textContent = this.#me.failure ? WORDS.over : this.#me.isOnline ? "" : WORDS.offline;
     const stored = this.#shown.messages.map(({ entry, deleted }) =>
       row(deleted ? WORDS.deleted : entry.content, entry.sender_id === this.#userId, "sent"),
