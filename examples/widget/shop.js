@@ -36,7 +36,7 @@ const server = createServer(async (request, response) => {
   try {
     await answer(request, response);
   } catch (error) {
-    console.error(error);
+    console.error(String(error));
     response.writeHead(500).end();
   }
 });

@@ -6,9 +6,10 @@
  * cookie, and the token lives in the memory of the page alone.
  */
 
-import { connect, indexedDb } from "./parley-chat/index.js";
+import { BadToken, connect, indexedDb } from "./parley-chat/index.js";
 
 const DEVICE = "parley-widget.device";
+const RETRY_MS = 5_000;
 const WORDS = {
   open: "Chat with us",
   close: "Close the chat",
@@ -16,7 +17,8 @@ const WORDS = {
   write: "Write a message",
   send: "Send",
   offline: "Offline. What you write is sent when you are back.",
-  over: "You were signed out. Load the page again.",
+  over: "Log in to chat with us.",
+  away: "The chat cannot be reached. It is tried again.",
   deleted: "Message deleted",
   unread: (count) => `${count} unread`,
   statuses: { keeping: "…", queued: "waits to be sent", sending: "sending", failed: "not sent" },
@@ -53,6 +55,8 @@ class ParleyWidget extends HTMLElement {
   #me = null;
   #shown = null;
   #userId = "";
+  /** What was written before the chat was there. */
+  #early = [];
 
   connectedCallback() {
     if (this.shadowRoot) return;
@@ -75,8 +79,14 @@ class ParleyWidget extends HTMLElement {
     root.addEventListener("keydown", (event) => event.key === "Escape" && this.#isOpen && this.#toggle());
     document.addEventListener("visibilitychange", () => this.#show());
     this.#show();
+    this.#begin();
+  }
+
+  #begin() {
     this.#start().catch((error) => {
-      this.state.textContent = error.message;
+      const isOver = error instanceof BadToken;
+      this.state.textContent = isOver ? WORDS.over : WORDS.away;
+      if (!isOver) setTimeout(() => this.#begin(), RETRY_MS);
     });
   }
 
@@ -96,6 +106,7 @@ class ParleyWidget extends HTMLElement {
     });
     this.#chat = this.#me.chat(first.chat_id);
     this.#shown = await this.#chat.window();
+    for (const text of this.#early.splice(0)) this.#chat.send(text);
     this.#shown.onChange(() => this.#show());
     for (const what of ["connection", "receipts", "unread"]) this.#me.on(what, () => this.#show());
     this.#show();
@@ -103,14 +114,16 @@ class ParleyWidget extends HTMLElement {
 
   async #session() {
     const answer = await fetch(this.getAttribute("session") ?? "/chat-session", { cache: "no-store" });
-    if (!answer.ok) throw new Error(WORDS.over);
+    if (answer.status === 401) throw new BadToken(WORDS.over);
+    if (!answer.ok) throw new Error(WORDS.away);
     return answer.json();
   }
 
   #send() {
     const text = this.input.value.trim();
-    if (!text || !this.#chat) return;
-    this.#chat.send(text);
+    if (!text) return;
+    if (this.#shown) this.#chat.send(text);
+    else this.#early.push(text);
     this.input.value = "";
     this.#show();
   }

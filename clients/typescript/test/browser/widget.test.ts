@@ -88,6 +88,8 @@ test("a visitor of the shop writes, is answered, and writes on while the server 
   page.on("console", (said) => /Content Security Policy/.test(said.text()) && trouble.push(said.text()));
   page.on("pageerror", (error) => trouble.push(String(error)));
   await page.goto(address);
+  await page.getByRole("button", { name: "Chat with us" }).click();
+  await page.getByRole("status").getByText("Log in to chat with us.").waitFor();
   await page.getByLabel("Your name").fill("ann");
   await page.getByRole("button", { name: "Log in" }).click();
   await page.waitForURL(`${address}/`);
