@@ -1,6 +1,7 @@
 /** The browser's store fails: it is full, its handle is dead, another tab deletes it. Nothing that was sent is lost. */
 
-import { expect, test } from "vitest";
+import { IDBDatabase } from "fake-indexeddb";
+import { expect, test, vi } from "vitest";
 import { History } from "./history.js";
 import { type Trouble, World } from "./world.js";
 
@@ -52,6 +53,40 @@ test("a disk that is full from any write on costs nothing but the store", async 
     storages.add(storage);
   }
   expect(storages).toContain("memory");
+});
+
+test("a full disk lets go of the oldest messages that were read, and keeps what is written", async () => {
+  const { world, token, chatId } = adasWorld();
+  let isFull = false;
+  const trouble: Trouble = (tables) => {
+    if (tables.includes("logs")) isFull = false;
+    else if (isFull && tables.includes("outbox")) throw full();
+  };
+  const tab = await world.open({ token, trouble });
+  const chat = tab.client.chat(chatId);
+  await world.result(chat.send("read").stored);
+  await world.result(chat.window());
+  await world.run(1_000);
+  const known = await world.result(tab.client.known());
+  expect(await world.result(known.ranges(chatId))).toEqual([[1, 1]]);
+  isFull = true;
+  world.server.cut({ isDown: true });
+  expect(await world.result(chat.send("written").kept())).toBe(true);
+  expect(tab.client.storage).toBe("indexeddb");
+  expect(await world.result(known.ranges(chatId))).toEqual([]);
+});
+
+test("what is written is kept so that it outlives the power, and nothing else needs to", async () => {
+  const { world, token, chatId } = adasWorld();
+  const tab = await world.open({ token });
+  await world.until(() => tab.client.isOnline);
+  const begun = vi.spyOn(IDBDatabase.prototype, "transaction");
+  await world.result(tab.client.chat(chatId).send("hi").stored);
+  await world.run(1_000);
+  const strict = begun.mock.calls.filter(([, , options]) => options?.durability === "strict");
+  expect(strict.map(([tables, mode]) => [tables, mode])).toEqual([[["meta", "outbox"], "readwrite"]]);
+  expect(begun.mock.calls.length).toBeGreaterThan(2);
+  vi.restoreAllMocks();
 });
 
 test("a handle that dies once is replaced, and the store stays", async () => {

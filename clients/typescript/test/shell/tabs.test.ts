@@ -147,6 +147,67 @@ test("a tab that is looked at takes the lead from one that is frozen", async () 
   expect(contents(world, chatId)).toEqual(["hi"]);
 });
 
+test("a leader that finds the term of another gives up, and sends by a term of its own", async () => {
+  const { world, token, chatId } = adasWorld();
+  const tab = await world.open({ token });
+  await world.until(() => tab.client.isOnline);
+  const { store } = tab.client;
+  const term = () => world.result(store.run(["meta"], "read", (tx) => tx.get<number>("meta", "term")));
+  // As another tab does that takes the lead while this one hears of nothing.
+  await world.result(store.run(["meta"], "relaxed", (tx) => tx.put("meta", "term", 7)));
+  await world.result(tab.client.chat(chatId).send("hi").stored);
+  expect(await term()).toBe(8);
+  expect(world.server.welcomed).toBe(2);
+  expect(contents(world, chatId)).toEqual(["hi"]);
+});
+
+test("a leader that was robbed gives up as soon as it hears of a later term", async () => {
+  const { world, token } = adasWorld({ hasLocks: false });
+  const leader = await world.open({ token });
+  const other = await world.open({ token });
+  await world.until(() => other.client.isOnline);
+  leader.freeze({ isTold: false });
+  await world.until(() => other.client.isLeader && other.client.isOnline);
+  await world.run(2_000);
+  expect(leader.client.isLeader).toBe(true);
+  leader.thaw();
+  expect(leader.client.isLeader).toBe(false);
+  await world.run(5_000);
+  expect(world.tabs.map((tab) => tab.client.isLeader)).toEqual([false, true]);
+  expect(world.server.connections.size).toBe(1);
+});
+
+test("a tab that was robbed of the lead leads again when the other one ends", async () => {
+  const { world, token, chatId } = adasWorld();
+  const robbed = await world.open({ token });
+  const other = await world.open({ token });
+  await world.until(() => other.client.isOnline);
+  robbed.freeze({ isTold: false });
+  await world.until(() => other.client.isLeader && other.client.isOnline);
+  robbed.thaw();
+  await world.run(5_000);
+  other.crash();
+  // Nobody looks at it, so it takes no lead from another: it has waited for its turn.
+  robbed.isVisible = false;
+  await world.result(robbed.client.chat(chatId).send("hi").stored, 10_000);
+  expect(robbed.client.isLeader).toBe(true);
+});
+
+test("a tab that heard nothing of an outcome reads it when it leads", async () => {
+  const { world, token, chatId } = adasWorld();
+  const leader = await world.open({ token });
+  const other = await world.open({ token });
+  await world.until(() => other.client.isOnline);
+  for (const channel of world.channels) if (channel.tab === other) world.channels.delete(channel);
+  const sending = other.client.chat(chatId).send("hi");
+  await world.until(() => contents(world, chatId).length === 1);
+  await world.run(1_000);
+  expect(sending.status).not.toBe("sent");
+  leader.crash();
+  await world.result(sending.stored, 60_000);
+  expect(contents(world, chatId)).toEqual(["hi"]);
+});
+
 test("a tab in the background takes nothing from a leader that is silent", async () => {
   const { world, token } = adasWorld();
   const leader = await world.open({ token });
