@@ -335,7 +335,7 @@ async def test_one_of_two_nodes_is_told_who_ran_out(world: World) -> None:
 
 
 async def test_the_last_claim_runs_out_in_its_own_time(world: World) -> None:
-    """A device that closes takes along neither the claim of a lost one nor what is left of its time."""
+    """A device that closes takes along neither the lease of a lost one nor what is left of its time."""
     async with world.opened() as (one, two):
         await one.registry.connected([ANN_PHONE], "lost")
         (began,) = await one.registry.presences(["usr_ann"])

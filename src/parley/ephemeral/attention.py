@@ -1,6 +1,6 @@
 """Whether somebody looks at a device that is connected: one that nobody looks at keeps no notification back.
 
-A device that nobody looks at has a second claim in the registry, under a name that no person has. So every
+A device that nobody looks at has a second lease in the registry, under a name that no person has. So every
 node knows it, and it ends with the connection, or with the node, like the first.
 """
 

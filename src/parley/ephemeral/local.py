@@ -53,7 +53,7 @@ class LocalNodes:
         return [node for _, (node, _) in sorted(self._leases.items())]
 
 
-class DeviceClaim(NamedTuple):
+class DeviceLease(NamedTuple):
     device_id: str
     node_id: str
     expires_ms: int
@@ -63,15 +63,15 @@ class DeviceClaim(NamedTuple):
 
 
 class LocalRegistry:
-    """Bounded by the number of connections: each renewal removes the claims that have expired."""
+    """Bounded by the number of connections: each renewal removes the leases that have expired."""
 
     def __init__(self, clock: Clock, lease_seconds: float = DEVICE_LEASE_SECONDS) -> None:
         self._clock = clock
         self._lease_ms = round(lease_seconds * MS_PER_SECOND)
-        self._people: dict[str, tuple[DeviceClaim, ...]] = {}
-        """The claims of each user who is online, the newest last."""
+        self._people: dict[str, tuple[DeviceLease, ...]] = {}
+        """The leases of each user who is online, the newest last."""
         self._leases: dict[tuple[str, str, str], int] = {}
-        """(user_id, device_id, node_id) of every claim → when it expires, in that order."""
+        """(user_id, device_id, node_id) of every lease → when it expires, in that order."""
         self._watchers = Callbacks[Presence]()
 
     async def connected(self, devices: Sequence[Device], node_id: str) -> None:
@@ -79,26 +79,26 @@ class LocalRegistry:
         for user_id, device_id in devices:
             known = self._people.get(user_id, ())
             others = [at for at in known if not at.is_of(device_id, node_id)]
-            self._hold(user_id, (*others, self._claim(user_id, device_id, node_id, now_ms)), now_ms)
+            self._hold(user_id, (*others, self._lease(user_id, device_id, node_id, now_ms)), now_ms)
 
     async def renew(self, devices: Sequence[Device], node_id: str) -> list[Presence]:
         now_ms = self._clock()
         for user_id, device_id in devices:
             known = self._people.get(user_id, ())
-            claim = self._claim(user_id, device_id, node_id, now_ms)
-            claims = tuple(claim if at.is_of(device_id, node_id) else at for at in known)
-            self._hold(user_id, claims if claim in claims else (*claims, claim), now_ms)
+            lease = self._lease(user_id, device_id, node_id, now_ms)
+            leases = tuple(lease if at.is_of(device_id, node_id) else at for at in known)
+            self._hold(user_id, leases if lease in leases else (*leases, lease), now_ms)
         return self._end_expired(now_ms)
 
-    def _claim(self, user_id: str, device_id: str, node_id: str, now_ms: int) -> DeviceClaim:
+    def _lease(self, user_id: str, device_id: str, node_id: str, now_ms: int) -> DeviceLease:
         expires_ms = now_ms + self._lease_ms
         self._leases.pop((user_id, device_id, node_id), None)
         self._leases[user_id, device_id, node_id] = expires_ms
-        return DeviceClaim(device_id, node_id, expires_ms)
+        return DeviceLease(device_id, node_id, expires_ms)
 
-    def _hold(self, user_id: str, claims: tuple[DeviceClaim, ...], now_ms: int) -> None:
+    def _hold(self, user_id: str, leases: tuple[DeviceLease, ...], now_ms: int) -> None:
         is_news = user_id not in self._people
-        self._people[user_id] = claims
+        self._people[user_id] = leases
         if is_news:
             self._watchers.notify(Presence(user_id, True, now_ms))
 
@@ -117,17 +117,17 @@ class LocalRegistry:
     def _end_expired(self, now_ms: int) -> list[Presence]:
         gone: list[Presence] = []
         while self._leases:
-            claim, expires_ms = next(iter(self._leases.items()))
+            key, expires_ms = next(iter(self._leases.items()))
             if expires_ms > now_ms:
                 break
-            user_id, device_id, node_id = claim
-            claims = self._people[user_id]
-            last_ms = _expires_ms(claims)
+            user_id, device_id, node_id = key
+            leases = self._people[user_id]
+            last_ms = _expires_ms(leases)
             if last_ms <= now_ms:
                 gone.append(self._end(user_id, last_ms - self._lease_ms))
             else:
-                del self._leases[claim]
-                self._people[user_id] = tuple(at for at in claims if not at.is_of(device_id, node_id))
+                del self._leases[key]
+                self._people[user_id] = tuple(at for at in leases if not at.is_of(device_id, node_id))
         return gone
 
     def _end(self, user_id: str, last_active_ms: int) -> Presence:
@@ -141,9 +141,9 @@ class LocalRegistry:
         now_ms = self._clock()
         found = {}
         for user_id in user_ids:
-            claims = self._people.get(user_id, ())
-            if _expires_ms(claims) > now_ms:
-                found[user_id] = {at.device_id: at.node_id for at in claims if at.expires_ms > now_ms}
+            leases = self._people.get(user_id, ())
+            if _expires_ms(leases) > now_ms:
+                found[user_id] = {at.device_id: at.node_id for at in leases if at.expires_ms > now_ms}
         return found
 
     async def presences(self, user_ids: Sequence[str]) -> list[Presence]:
@@ -164,8 +164,8 @@ class LocalRegistry:
         return lambda: None
 
 
-def _expires_ms(claims: tuple[DeviceClaim, ...]) -> int:
-    return max([at.expires_ms for at in claims], default=0)
+def _expires_ms(leases: tuple[DeviceLease, ...]) -> int:
+    return max([at.expires_ms for at in leases], default=0)
 
 
 class LocalRates:

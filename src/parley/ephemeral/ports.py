@@ -82,8 +82,8 @@ class Nodes(Protocol):
 class Registry(Protocol):
     """Which devices of which person are connected to which node.
 
-    A claim is a lease on (device, node) for `DEVICE_LEASE_SECONDS`. Traffic from the device renews it, at
-    most every `DEVICE_RENEW_SECONDS`. A person is online while any claim on any of their devices is valid.
+    A lease is on (device, node), and lasts for `DEVICE_LEASE_SECONDS`. Traffic from the device renews it, at
+    most every `DEVICE_RENEW_SECONDS`. A person is online while any lease on any of their devices is valid.
     """
 
     async def connected(self, devices: Sequence[Device], node_id: str) -> None:
@@ -91,14 +91,14 @@ class Registry(Protocol):
         ...
 
     async def disconnected(self, devices: Iterable[Device], node_id: str) -> list[Presence]:
-        """These devices disconnected. Removes only this node's claims: a device may be on another node now.
+        """These devices disconnected. Removes only this node's leases: a device may be on another node now.
 
         Returns the people whom this call took offline: the caller stores their last seen.
         """
         ...
 
     async def renew(self, devices: Sequence[Device], node_id: str) -> list[Presence]:
-        """These devices are still connected to this node. Restores claims that were lost.
+        """These devices are still connected to this node. Restores leases that were lost.
 
         Ends expired leases of any node and notifies watchers, so callers call it even without devices.
         Returns the people whom this call took offline, as `disconnected` does.
@@ -118,7 +118,7 @@ class Registry(Protocol):
         ...
 
     def on_return(self, returned: Callable[[], None]) -> Callable[[], None]:
-        """Call `returned` when claims may have been lost and must be renewed. Returns how to stop it."""
+        """Call `returned` when leases may have been lost and must be renewed. Returns how to stop it."""
         ...
 
 

@@ -55,7 +55,7 @@ class RedisRegistry:
         self._local = local
         self._prefix = prefix
         self._lease_ms = round(lease_seconds * MS_PER_SECOND)
-        self._claim = client.script(scripts.CLAIM)
+        self._lease = client.script(scripts.LEASE)
         self._release = client.script(scripts.RELEASE)
         self._end = client.script(scripts.END)
         self._whereabouts = client.script(scripts.WHEREABOUTS)
@@ -66,13 +66,13 @@ class RedisRegistry:
     async def connected(self, devices: Sequence[Device], node_id: str) -> None:
         await self._local.connected(devices, node_id)
         for some in chunks(devices, CLAIMS_PER_CALL_MAX):
-            await self._claimed(some, node_id, is_new=True)
+            await self._leased(some, node_id, is_new=True)
 
     async def renew(self, devices: Sequence[Device], node_id: str) -> list[Presence]:
         gone_locally = await self._local.renew(devices, node_id)
         run_out: list[bytes] | None = []
         for some in list(chunks(devices, CLAIMS_PER_CALL_MAX)) or [[]]:
-            run_out = await self._claimed(some, node_id, is_new=False)
+            run_out = await self._leased(some, node_id, is_new=False)
         gone: list[Presence] = []
         while run_out:
             ended = await self._ended([user_id.decode() for user_id in run_out])
@@ -82,12 +82,12 @@ class RedisRegistry:
             gone += ended[0]
         return gone_locally if run_out is None else gone
 
-    async def _claimed(self, devices: Sequence[Device], node_id: str, *, is_new: bool) -> list[bytes] | None:
+    async def _leased(self, devices: Sequence[Device], node_id: str, *, is_new: bool) -> list[bytes] | None:
         """Returns some of the people whose leases have expired."""
         keys = self._keys(user_id for user_id, _ in devices)
         values: list[Value] = [self._channel, PEOPLE_PER_CALL_MAX, node_id, self._lease_ms, int(is_new)]
         values += (part for device in devices for part in device)
-        return await self._client.call(partial(self._claim, keys, values))
+        return await self._client.call(partial(self._lease, keys, values))
 
     async def _ended(self, user_ids: list[str]) -> tuple[list[Presence], list[bytes]] | None:
         """Returns the people whom this call took offline, and some whose expired leases remain."""
@@ -115,8 +115,8 @@ class RedisRegistry:
 
     async def _find(self, user_ids: Sequence[str]) -> dict[str, dict[str, str]]:
         keys = [f"{self._prefix}devices:{user_id}" for user_id in user_ids]
-        claims = await self._whereabouts(keys, [])
-        return {user_id: _latest(held) for user_id, held in zip(user_ids, claims, strict=True) if held}
+        leases = await self._whereabouts(keys, [])
+        return {user_id: _latest(held) for user_id, held in zip(user_ids, leases, strict=True) if held}
 
     async def presences(self, user_ids: Sequence[str]) -> list[Presence]:
         found: list[Presence] = []
@@ -160,5 +160,5 @@ def _presences(news: bytes) -> list[Presence]:
 
 def _latest(held: list[bytes]) -> dict[str, str]:
     """For each device, the node that it connected to last."""
-    claims = sorted(zip(map(int, held[2::3]), held[0::3], held[1::3], strict=True))
-    return {device_id.decode(): node_id.decode() for _, device_id, node_id in claims}
+    leases = sorted(zip(map(int, held[2::3]), held[0::3], held[1::3], strict=True))
+    return {device_id.decode(): node_id.decode() for _, device_id, node_id in leases}

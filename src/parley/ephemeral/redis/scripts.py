@@ -91,7 +91,7 @@ local expired = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ma
 
 PRUNE = """
 local function prune(devices)
-  -- Removes expired claims. Returns when the last of the others expires, 0 if there is none.
+  -- Removes expired leases. Returns when the last of the others expires, 0 if there is none.
   local last = 0
   local all = redis.call('HGETALL', devices)
   for i = 1, #all, 2 do
@@ -106,9 +106,9 @@ local function prune(devices)
 end
 """
 
-CLAIM = f"""{NOW}{PRUNE}
--- KEYS: presence_leases, then devices and presence of each claim's person.
--- ARGV: channel, how many to return, node, lease, whether new, then person and device of each claim.
+LEASE = f"""{NOW}{PRUNE}
+-- KEYS: presence_leases, then devices and presence of each lease's person.
+-- ARGV: channel, how many to return, node, lease, whether new, then person and device of each lease.
 local channel, many, node, lease, is_new = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5] == '1'
 {CHANGES}
 local ends = now + lease
@@ -116,15 +116,15 @@ local instant = string.format('%.0f', clock[1] * 1000000 + clock[2])
 local present = cjson.encode({{status = 'online', last_active = now}})
 for i = 2, #KEYS, 2 do
   local devices, presence, user_id, device_id = KEYS[i], KEYS[i + 1], ARGV[i + 4], ARGV[i + 5]
-  local claim = device_id .. '\\31' .. node
+  local field = device_id .. '\\31' .. node
   local since = instant
   if is_new then
     prune(devices)
   else
-    local held = redis.call('HGET', devices, claim)
+    local held = redis.call('HGET', devices, field)
     since = held and string.match(held, '^%d+') or instant
   end
-  redis.call('HSET', devices, claim, since .. ' ' .. ends)
+  redis.call('HSET', devices, field, since .. ' ' .. ends)
   redis.call('PEXPIRE', devices, lease)
   redis.call('SET', presence, present, 'PX', lease)
   if redis.call('ZADD', KEYS[1], ends, user_id) == 1 then add_change(user_id, 'online', now) end
@@ -134,7 +134,7 @@ return expired
 """
 
 RELEASE = f"""{NOW}{PRUNE}
--- KEYS as above; ARGV: channel, node, then person and device of each claim. Returns what it published.
+-- KEYS as above; ARGV: channel, node, then person and device of each lease. Returns what it published.
 local channel, node = ARGV[1], ARGV[2]
 {CHANGES}
 for i = 2, #KEYS, 2 do
@@ -176,18 +176,18 @@ WHEREABOUTS = f"""{NOW}
 -- For each person a list of device, node and connected at, one after the other.
 local found = {{}}
 for i, devices in ipairs(KEYS) do
-  local claims = {{}}
+  local devices_of = {{}}
   local all = redis.call('HGETALL', devices)
   for j = 1, #all, 2 do
     local since, ends = string.match(all[j + 1], '^(%d+) (%d+)$')
     if tonumber(ends) > now then
       local device_id, node = string.match(all[j], '^(.*)\\31(.*)$')
-      claims[#claims + 1] = device_id
-      claims[#claims + 1] = node
-      claims[#claims + 1] = since
+      devices_of[#devices_of + 1] = device_id
+      devices_of[#devices_of + 1] = node
+      devices_of[#devices_of + 1] = since
     end
   end
-  found[i] = claims
+  found[i] = devices_of
 end
 return found
 """
