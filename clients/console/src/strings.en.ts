@@ -104,7 +104,7 @@ export const s = {
   moreOf: (what: string) => `More of ${what.toLowerCase()}`,
   // Dead letters
   status: "Status",
-  letterStatuses: [
+  deadLetterStatuses: [
     ["pending", "Pending"],
     ["replayed", "Replayed"],
     ["permanently_failed", "Given up"],
@@ -112,7 +112,7 @@ export const s = {
   ],
   statusOf: { pending: "pending", replayed: "replayed", permanently_failed: "given up" },
   queued: "being replayed",
-  letterFilters: {
+  deadLetterFilters: {
     error: "Error",
     chat_id: "Chat",
     recipient: "For",
@@ -121,7 +121,7 @@ export const s = {
     before: "Until",
   },
   noDeadLetters: "No dead letters.",
-  noDeadLettersHint: "Everything that was to be delivered was delivered, or is on its way.",
+  deliveredLately: (count: number) => `${number(count)} delivered in the last hour.`,
   withoutFilter: "None match. Show all that are pending.",
   recipients: "For whom",
   andMore: (count: number) => `And ${number(count)} more.`,
@@ -131,8 +131,8 @@ export const s = {
   error: "Error",
   count: "Count",
   share: "Share",
-  letters: "One by one, the newest first",
-  letter: "Dead letter",
+  deadLettersOneByOne: "One by one, the newest first",
+  deadLetter: "Dead letter",
   mark: "Mark",
   markOf: (id: string) => `Mark ${id}`,
   markShown: (count: number) => `Mark all ${number(count)} shown`,
@@ -383,6 +383,13 @@ export const s = {
   chatsOf: (count: number, all: number) =>
     count < all ? `Chats, the newest ${number(count)} of ${number(all)}` : `Chats, ${number(all)}`,
   inNoChat: "In no chat.",
+  openConnections: "Connections to this node",
+  noConnections: "Not connected here.",
+  address: "Address",
+  heardFrom: "Heard from",
+  waitingBytes: "Waiting",
+  closeConnection: "Close connection",
+  closeConnectionHint: "The device comes back and goes on where it was. To keep it out, revoke its session.",
   left: "left",
   done: "Done by operators",
   nothingDone: "No operator did anything to this person.",

@@ -1,6 +1,7 @@
 /** What a page shows is asked for again every five seconds, until somebody presses Pause. */
 
 import { computed, effect, type ReadonlySignal, type Signal, signal } from "@preact/signals";
+import { CannotConnect, RequestRefused } from "parley-chat";
 import { useEffect, useMemo } from "preact/hooks";
 import { isOver } from "./session.js";
 
@@ -58,7 +59,7 @@ export class Feed<Value> {
       this.error.value = error;
     }
     this.#isAsking = false;
-    if (!this.#isOnce || this.error.value !== null) {
+    if (!this.#isOnce || mayPass(this.error.value)) {
       this.#timer = setTimeout(() => void this.#again(), EVERY_MS);
     }
   }
@@ -97,6 +98,10 @@ export class Feed<Value> {
     await this.reload();
   }
 }
+
+/** Whether a failure may be over the next time. */
+const mayPass = (error: unknown) =>
+  error instanceof CannotConnect || (error instanceof RequestRefused && error.temporary);
 
 /** Something was changed: ask for everything that is shown. */
 export function reloadShown(): void {

@@ -14,10 +14,10 @@ import { Shown } from "../parts/Shown.js";
 import { type Column, More, Table } from "../parts/Table.js";
 import { number, s } from "../strings.en.js";
 import c from "./DeadLetters.module.css";
-import { OneLetter } from "./OneLetter.js";
+import { OneDeadLetter } from "./OneDeadLetter.js";
 import { Orders } from "./Replay.js";
 
-type LetterPage = Answer<"GET /v1/admin/dlq">;
+type FoundDeadLetters = Answer<"GET /v1/admin/dlq">;
 
 const PAGE_SIZE = 200;
 const TYPING_MS = 400;
@@ -26,17 +26,17 @@ const TEXTS = ["error", "chat_id", "recipient", "topic"] as const;
 const TIMES = ["after", "before"] as const;
 
 export default function DeadLetters() {
-  if (place.value.id) return <OneLetter key={place.value.id} dlqId={place.value.id} />;
-  return <Letters />;
+  if (place.value.id) return <OneDeadLetter key={place.value.id} dlqId={place.value.id} />;
+  return <AllDeadLetters />;
 }
 
-function Letters() {
+function AllDeadLetters() {
   const query = place.value.query;
   const chosen = filterOf(query);
   const key = JSON.stringify(chosen);
   const pages = useSignal(1);
   const marked = useSignal<ReadonlySet<string>>(new Set());
-  const feed = useFeed(() => lettersOf(chosen, pages.peek()), [key]);
+  const feed = useFeed(() => deadLettersOf(chosen, pages.peek()), [key]);
   useEffect(() => {
     marked.value = new Set();
     pages.value = 1;
@@ -53,19 +53,19 @@ function Letters() {
         <Select
           label={s.status}
           value={fields.status.value}
-          options={s.letterStatuses}
+          options={s.deadLetterStatuses}
           onChange={(value) => {
             fields.status.value = value;
             apply();
           }}
         />
         {TEXTS.map((name) => (
-          <Typed key={name} label={s.letterFilters[name]} value={fields[name]} onTyped={apply} />
+          <Typed key={name} label={s.deadLetterFilters[name]} value={fields[name]} onTyped={apply} />
         ))}
         {TIMES.map((name) => (
           <Typed
             key={name}
-            label={s.letterFilters[name]}
+            label={s.deadLetterFilters[name]}
             value={fields[name]}
             type="datetime-local"
             onTyped={apply}
@@ -96,11 +96,16 @@ function Letters() {
   );
 }
 
+const LAST_HOUR = { names: ["deliveries_per_second"], seconds: 3_600 } as const;
+
 function Nothing({ isFiltered: hasOther }: { isFiltered: boolean }) {
+  const series = useFeed(() => api("GET /v1/admin/series", { query: LAST_HOUR }), []).value.value;
+  const rates = series?.series.deliveries_per_second ?? [];
+  const delivered = Math.round(rates.reduce((sum, rate) => sum + rate * (series?.step_seconds ?? 0), 0));
   return (
     <>
       <strong>{s.noDeadLetters}</strong>
-      {hasOther ? <a href={hrefOf("dlq")}>{s.withoutFilter}</a> : <span>{s.noDeadLettersHint}</span>}
+      {hasOther ? <a href={hrefOf("dlq")}>{s.withoutFilter}</a> : <span>{s.deliveredLately(delivered)}</span>}
     </>
   );
 }
@@ -169,7 +174,7 @@ function filterOf(query: URLSearchParams): DeadLetterFilter {
 const isFiltered = (filter: DeadLetterFilter) => Object.keys(filter).some((name) => name !== "status");
 
 /** The newest pages, as one. */
-async function lettersOf(filter: DeadLetterFilter, pages: number): Promise<LetterPage> {
+async function deadLettersOf(filter: DeadLetterFilter, pages: number): Promise<FoundDeadLetters> {
   const ask = (page: string) =>
     api("GET /v1/admin/dlq", {
       query: { ...(filter as Record<string, string>), brief: true, limit: PAGE_SIZE, ...(page && { page }) },
@@ -264,10 +269,10 @@ const hourFormat = new Intl.DateTimeFormat(undefined, {
 const hourOf = (at: number) => hourFormat.format(at);
 
 type ListProps = {
-  page: LetterPage;
+  page: FoundDeadLetters;
   pages: Signal<number>;
   marked: Signal<ReadonlySet<string>>;
-  feed: Feed<LetterPage>;
+  feed: Feed<FoundDeadLetters>;
 };
 
 function List({ page, pages, marked, feed }: ListProps) {
@@ -279,7 +284,7 @@ function List({ page, pages, marked, feed }: ListProps) {
   };
   return (
     <Section
-      title={s.letters}
+      title={s.deadLettersOneByOne}
       actions={
         <label class={`${row} ${quiet}`}>
           <input

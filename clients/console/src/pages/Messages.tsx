@@ -77,7 +77,7 @@ function Told({ told, onAgain }: { told: MessageTimeline; onAgain: () => void })
   useNames([told.sender_id, ...told.steps.flatMap(({ user_id }) => user_id ?? [])]);
   const isCopied = useSignal(false);
   const copy = async () => {
-    await navigator.clipboard?.writeText(asText(told));
+    await navigator.clipboard.writeText(asText(told));
     isCopied.value = true;
   };
   return (
@@ -102,7 +102,9 @@ function Told({ told, onAgain }: { told: MessageTimeline; onAgain: () => void })
         actions={
           <>
             <Button onClick={onAgain}>{s.askAgain}</Button>
-            <Button onClick={() => void copy()}>{isCopied.value ? s.copied : s.copyAsText}</Button>
+            {navigator.clipboard && (
+              <Button onClick={() => void copy()}>{isCopied.value ? s.copied : s.copyAsText}</Button>
+            )}
           </>
         }
       >

@@ -1,7 +1,14 @@
 /** One person: sessions, devices, chats and how far they are, and what operators did. */
 
 import { useSignal } from "@preact/signals";
-import type { AuditRecord, PersonChat, PersonInfo, PushDeviceInfo, UserSession } from "parley-chat";
+import type {
+  AuditRecord,
+  ConnectionInfo,
+  PersonChat,
+  PersonInfo,
+  PushDeviceInfo,
+  UserSession,
+} from "parley-chat";
 import { wholeTime } from "parley-ui/time.js";
 import { api } from "../app/api.js";
 import { useFeed } from "../app/feed.js";
@@ -36,6 +43,7 @@ export function OnePerson({ userId }: { userId: string }) {
             {(isErasing.value || one.state === "deleted") && <Erasure id={userId} />}
             <About person={one} />
             <Sessions person={one} />
+            <Connections userId={userId} />
             <Chats person={one} />
             <PushDevices devices={one.push_devices} />
           </>
@@ -166,6 +174,67 @@ const PUSH: readonly Column<PushDeviceInfo>[] = [
   { name: s.previews, cell: ({ preview }) => (preview ? s.yes : s.no) },
   { name: s.created, cell: ({ created_at }) => <Time at={created_at} /> },
 ];
+
+const CONNECTIONS: readonly Column<ConnectionInfo>[] = [
+  { name: s.device, cell: ({ device_id }) => <Name of={device_id} /> },
+  { name: s.address, cell: ({ address }) => <code>{address}</code> },
+  { name: s.heardFrom, cell: ({ heard_from_at }) => <Time at={heard_from_at} /> },
+  { name: s.waitingBytes, cell: ({ waiting_bytes }) => s.bytes(waiting_bytes, 0), isNumber: true },
+];
+
+function Connections({ userId }: { userId: string }) {
+  const feed = useFeed(() => api("GET /v1/admin/connections", { query: { user_id: userId } }), [userId]);
+  const closed = useSignal<string | null>(null);
+  const shown: readonly Column<ConnectionInfo>[] = [
+    ...CONNECTIONS,
+    {
+      name: s.actions,
+      isUnnamed: true,
+      cell: ({ connection_id }) => (
+        <Act
+          onClick={() => {
+            closed.value = connection_id;
+          }}
+        >
+          {s.closeConnection}
+        </Act>
+      ),
+    },
+  ];
+  return (
+    <Section title={s.openConnections}>
+      <Shown feed={feed}>
+        {({ connections }) =>
+          connections.length === 0 ? (
+            <p class={quiet}>{s.noConnections}</p>
+          ) : (
+            <Table
+              name={s.openConnections}
+              columns={shown}
+              rows={connections}
+              keyOf={({ connection_id }) => connection_id}
+            />
+          )
+        }
+      </Shown>
+      {closed.value !== null && (
+        <Danger
+          action={s.closeConnection}
+          onDo={() =>
+            api("DELETE /v1/admin/connections/{connection_id}", {
+              path: { connection_id: closed.value ?? "" },
+            })
+          }
+          onClose={() => {
+            closed.value = null;
+          }}
+        >
+          <p>{s.closeConnectionHint}</p>
+        </Danger>
+      )}
+    </Section>
+  );
+}
 
 function PushDevices({ devices }: { devices: readonly PushDeviceInfo[] }) {
   return (

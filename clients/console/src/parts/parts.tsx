@@ -81,7 +81,7 @@ export function Time({ at }: { at: string | null | undefined }) {
 export function Id({ of, href }: { of: string; href?: string }) {
   const isCopied = useSignal(false);
   const copy = async () => {
-    await navigator.clipboard?.writeText(of);
+    await navigator.clipboard.writeText(of);
     isCopied.value = true;
     setTimeout(() => {
       isCopied.value = false;
@@ -90,12 +90,15 @@ export function Id({ of, href }: { of: string; href?: string }) {
   return (
     <span class={c.id}>
       <code>{href ? <a href={href}>{of}</a> : of}</code>
-      <IconButton
-        icon={isCopied.value ? "tick" : "copy"}
-        size={14}
-        name={isCopied.value ? s.copied : s.copyAs(of)}
-        onClick={() => void copy()}
-      />
+      {/* On plain HTTP a page has no clipboard. */}
+      {navigator.clipboard && (
+        <IconButton
+          icon={isCopied.value ? "tick" : "copy"}
+          size={14}
+          name={isCopied.value ? s.copied : s.copyAs(of)}
+          onClick={() => void copy()}
+        />
+      )}
     </span>
   );
 }

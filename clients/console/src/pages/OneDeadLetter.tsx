@@ -13,25 +13,25 @@ import { Status } from "./DeadLetters.js";
 import c from "./DeadLetters.module.css";
 import { Orders } from "./Replay.js";
 
-export function OneLetter({ dlqId }: { dlqId: string }) {
+export function OneDeadLetter({ dlqId }: { dlqId: string }) {
   const feed = useOnce(() => api("GET /v1/admin/dlq/{dlq_id}", { path: { dlq_id: dlqId } }), [dlqId]);
   return (
-    <Page title={s.letter} from={{ title: s.deadLetters, href: hrefOf("dlq") }}>
+    <Page title={s.deadLetter} from={{ title: s.deadLetters, href: hrefOf("dlq") }}>
       <Orders chosen={() => ({ ids: [dlqId] })} what={dlqId} onDone={() => void feed.reload()} />
       <Shown feed={feed}>
-        {(letter) => (
+        {(deadLetter) => (
           <>
-            <About letter={letter} />
+            <About deadLetter={deadLetter} />
             <Section title={s.body}>
-              {letter.original_message.content === null ? (
+              {deadLetter.original_message.content === null ? (
                 <p class={quiet}>{s.noBody}</p>
               ) : (
                 <pre class={pre} dir="auto">
-                  {letter.original_message.content}
+                  {deadLetter.original_message.content}
                 </pre>
               )}
             </Section>
-            <Story letter={letter} />
+            <Story deadLetter={deadLetter} />
           </>
         )}
       </Shown>
@@ -39,43 +39,43 @@ export function OneLetter({ dlqId }: { dlqId: string }) {
   );
 }
 
-function About({ letter }: { letter: DeadLetterStory }) {
-  const { original_message: message } = letter;
+function About({ deadLetter }: { deadLetter: DeadLetterStory }) {
+  const { original_message: message } = deadLetter;
   return (
     <Facts
       of={[
-        [s.status, <Status key="status" of={letter} />],
-        [s.error, <Name key="error" of={letter.error} />],
+        [s.status, <Status key="status" of={deadLetter} />],
+        [s.error, <Name key="error" of={deadLetter.error} />],
         [s.recipient, <Name key="recipient" of={message.recipient} />],
-        [s.attempts, number(letter.retry_count)],
+        [s.attempts, number(deadLetter.retry_count)],
         [s.message, <Id key="message" of={message.msg_id} href={hrefOf("message", message.msg_id)} />],
         [
           s.chat,
           <Id
             key="chat"
-            of={letter.chat_id}
-            href={hrefOf("chat", letter.chat_id, { around: letter.sequence })}
+            of={deadLetter.chat_id}
+            href={hrefOf("chat", deadLetter.chat_id, { around: deadLetter.sequence })}
           />,
         ],
-        [s.position, `#${number(letter.sequence)}`],
+        [s.position, `#${number(deadLetter.sequence)}`],
         [s.from, <Id key="from" of={message.sender} href={hrefOf("person", message.sender)} />],
-        [s.firstAttempt, <Time key="first" at={letter.first_attempt} />],
-        [s.lastAttempt, <Time key="last" at={letter.last_attempt} />],
-        [s.becameDead, <Time key="dead" at={letter.dlq_timestamp} />],
+        [s.firstAttempt, <Time key="first" at={deadLetter.first_attempt} />],
+        [s.lastAttempt, <Time key="last" at={deadLetter.last_attempt} />],
+        [s.becameDead, <Time key="dead" at={deadLetter.dlq_timestamp} />],
         [
           s.source,
-          `${letter.source_topic} ${number(letter.source_partition)}:${number(letter.source_offset)}`,
+          `${deadLetter.source_topic} ${number(deadLetter.source_partition)}:${number(deadLetter.source_offset)}`,
         ],
       ]}
     />
   );
 }
 
-function Story({ letter }: { letter: DeadLetterStory }) {
+function Story({ deadLetter }: { deadLetter: DeadLetterStory }) {
   return (
     <Section title={s.story}>
       <ol class={c.story} aria-label={s.story}>
-        {letter.history.map((event, at) => (
+        {deadLetter.history.map((event, at) => (
           <li key={at}>
             <div class={row}>
               <Tag look="accent">{event.action}</Tag>
