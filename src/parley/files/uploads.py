@@ -40,6 +40,7 @@ from parley.files.parts import FileParts
 from parley.files.removal import FileRemoval
 from parley.files.rights import UploadRights
 from parley.files.slots import UploadSlot, UploadSlots
+from parley.files.turns import FairTurns
 from parley.records.attachments import Attachments
 from parley.store.ports import Directory
 from parley.telemetry import Metrics
@@ -48,6 +49,8 @@ from parley.wire.limits import ATTACHMENT_PART_BYTES
 if TYPE_CHECKING:
     from hashlib import _Hash
 
+ANNOUNCED_AT_ONCE_MAX = 64
+"""On one node, by as many people."""
 HASHES_KEPT_MAX = 256
 """Uploads whose hash so far is remembered; the others are read again when they are complete."""
 WRITE_SECONDS_MAX = 120.0
@@ -102,6 +105,7 @@ class Uploads:
         self.slots = UploadSlots()
         self._hashes: OrderedDict[str, tuple[int, _Hash]] = OrderedDict()
         self.decoder = ImageDecoder()
+        self.announcing = FairTurns(ANNOUNCED_AT_ONCE_MAX)
 
     async def announce(
         self, user_id: str, chat_id: str, name: str, size: int, content_type: str, sha256: str
@@ -127,21 +131,26 @@ class Uploads:
             since_ms=now_ms,
             upload_until_ms=now_ms + self._upload_ms,
         )
-        await self._check_room(user_id, attachment.charge)
+        async with self.announcing.turn(user_id):
+            await self._take_room(attachment)
+        self._metrics.attachments.labels("announced").inc()
+        return attachment
+
+    async def _take_room(self, attachment: Attachment) -> None:
+        """One announcement of a person after the other: so what fits is taken. Other nodes do not wait."""
+        await self._check_room(attachment.user_id, attachment.charge)
         await self._files.add(attachment)
         try:
-            await self._check_room(user_id, 0)
+            await self._check_room(attachment.user_id, 0)
         except Refused:
             await self._files.remove(attachment)
             raise
-        self._metrics.attachments.labels("announced").inc()
-        return attachment
 
     async def _check_room(self, user_id: str, more: int) -> None:
         """Refused if a person's files, and so much more, are beyond their room.
 
         Asked before a file is announced and again after: of several at once, on several nodes, the last sees
-        all the others. They may be refused together, and never take too much together.
+        all the others. On different nodes they may be refused together, and never take too much together.
         """
         if not self._quota_bytes:
             return
@@ -260,6 +269,7 @@ class Uploads:
     def close(self) -> None:
         """Images that are looked at are left; the last range of their uploads is refused as temporary."""
         self.decoder.close()
+        self.announcing.close()
 
     async def _read(self, attachment: Attachment, size: int) -> bytes:
         data = bytearray()

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hashlib
 import io
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -35,6 +36,8 @@ from tests.integration.gateway.uploading import (
 DATA = some_bytes(2 * PART + 500)
 COLD = {"PARLEY_ARCHIVE_TARGET": "cold", "PARLEY_ARCHIVE_AFTER_DAYS": "0"}
 HOUR_MS = 3_600_000
+SLOW_SECONDS = 0.1
+"""What another announcement needs to come in between."""
 
 
 @pytest.fixture(autouse=True)
@@ -298,12 +301,37 @@ async def test_what_a_server_does_not_take(place: Place) -> None:
         assert (await announced(ann, 1)).status == 201
 
 
+async def test_of_announcements_at_once_those_that_fit_are_taken(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person who sends several files is not refused all of them for what they are together."""
+    add = Attachments.add
+
+    async def add_slowly(files: Attachments, file: Attachment) -> None:
+        await add(files, file)
+        await asyncio.sleep(SLOW_SECONDS)
+
+    monkeypatch.setattr(Attachments, "add", add_slowly)
+    async with place.serving({"PARLEY_ATTACHMENTS_BYTES_PER_USER": "400000"}) as served:
+        ann, _, _ = await world(served)
+        body = {"name": "a", "size": 150_000}
+        answers = await asyncio.gather(*(ann.http.post(ann.path, body) for _ in range(6)))
+        assert sorted(answer.status for answer in answers) == [201, 201, 413, 413, 413, 413]
+
+
+def no_turn(_: str) -> AbstractAsyncContextManager[None]:
+    """Nodes do not wait for each other."""
+    return nullcontext()
+
+
 async def test_announcements_at_once_take_no_more_than_there_is(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each alone would fit into what is left of a person's room; what is refused takes nothing of it."""
+    """By several nodes, each of which would fit alone; what is refused takes nothing of a person's room."""
     async with place.serving({"PARLEY_ATTACHMENTS_BYTES_PER_USER": "200000"}) as served:
         ann, _, _ = await world(served)
+        assert served.app.files is not None
+        monkeypatch.setattr(served.app.files.uploads.announcing, "turn", no_turn)
         add, have_asked, body = Attachments.add, asyncio.Barrier(3), {"name": "a", "size": 150_000}
 
         async def add_once_all_have_asked(files: Attachments, file: Attachment) -> None:
