@@ -216,19 +216,19 @@ async def test_a_deleted_person_hands_over_and_leaves(engine: Engine) -> None:
 
 
 async def test_a_deletion_is_listed_until_it_is_finished(engine: Engine) -> None:
-    """Also by a store that is opened again."""
+    """Also by a store that is opened again, and without the name, which is free."""
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         await store.account_admin.delete_user(ann, "", 1)
         await store.account_admin.delete_user(ben, "", 2)
         await store.reopen()
         assert await store.account_admin.deletions() == [
-            AccountDeletion(ann, 1, "ann"),
-            AccountDeletion(ben, 2, "ben"),
+            AccountDeletion(ann, 1),
+            AccountDeletion(ben, 2),
         ]
         await store.account_admin.finish_deletion(ann)
         await store.account_admin.finish_deletion(ann)
-        assert await store.account_admin.deletions() == [AccountDeletion(ben, 2, "ben")]
+        assert await store.account_admin.deletions() == [AccountDeletion(ben, 2)]
 
 
 async def test_lists_with_a_deleted_person_stay_whole(engine: Engine) -> None:
