@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { createContext, runInContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { bundled, gzipped, KB, weights } from "./bundle.js";
@@ -15,6 +16,10 @@ const APPLICATION_BYTES_MAX = 20 * KB;
 
 /** What a page loads behind that: loops, windows, open chats, requests. */
 const LATER_BYTES_MAX = 15 * KB;
+
+const PAGE = readFileSync(new URL("../../../../docs/sdk-typescript.md", import.meta.url), "utf8");
+/** A figure of the page is rounded, and stays true for small changes. */
+const FIGURE_KB_OFF_MAX = 0.2;
 
 /** For one small thing out of a large entry. */
 const SMALL_BYTES_MAX = KB / 2;
@@ -41,6 +46,30 @@ describe("what travels", () => {
     const { later } = await weights(APPLICATION);
     expect(later).toBeGreaterThan(0);
     expect(later).toBeLessThan(LATER_BYTES_MAX);
+  });
+
+  test("the page of the SDK says what each weighs, and its limit", async () => {
+    const measured: [string, number, number][] = [];
+    for (const [entry, most] of Object.entries(ENTRY_BYTES_MAX)) {
+      const { atOnce } = await weights(`export * from ${JSON.stringify(entry)}`);
+      measured.push([entry === "parley-chat" ? `\`${entry}\`, at once` : `\`${entry}\``, atOnce, most]);
+    }
+    const application = await weights(APPLICATION);
+    measured.push([
+      "an application that connects and sends, at once",
+      application.atOnce,
+      APPLICATION_BYTES_MAX,
+    ]);
+    measured.push(["what either loads behind that", application.later, LATER_BYTES_MAX]);
+    const rows = [...PAGE.matchAll(/^\| (.+) \| ([\d.]+) \| (\d+) \|$/gm)];
+    const said = new Map(rows.map(([, name, kb, limit]) => [name, [Number(kb), Number(limit)]]));
+    for (const [name, bytes, most] of measured) {
+      const [kb = 0, limit = 0] = said.get(name) ?? [];
+      expect(Math.abs(kb - bytes / KB), `${name}: ${(bytes / KB).toFixed(2)}`).toBeLessThan(
+        FIGURE_KB_OFF_MAX,
+      );
+      expect(limit).toBe(most / KB);
+    }
   });
 
   test("a bundle has of an entry what it uses", async () => {

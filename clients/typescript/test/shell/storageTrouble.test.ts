@@ -1,7 +1,10 @@
 /** The browser's store fails: it is full, its handle is dead, another tab deletes it. Nothing that was sent is lost. */
 
-import { IDBDatabase } from "fake-indexeddb";
+import { IDBDatabase, IDBFactory } from "fake-indexeddb";
 import { expect, test, vi } from "vitest";
+import { FailsafeStore } from "../../src/storage/failsafe.js";
+import { HandleLost, IndexedDbStore } from "../../src/storage/indexedDb.js";
+import { SharedOutbox } from "../../src/storage/outbox.js";
 import { History } from "./history.js";
 import { type Trouble, World } from "./world.js";
 
@@ -98,6 +101,27 @@ test("a handle that dies once is replaced, and the store stays", async () => {
     });
     expect(storage).toBe("indexeddb");
   }
+});
+
+test("a transaction whose end was not seen is repeated, and keeps each message once", async () => {
+  const store = new IndexedDbStore("outbox", new IDBFactory());
+  const run = store.run.bind(store);
+  let isLost = true;
+  store.run = async (tables, mode, work) => {
+    const result = await run(tables, mode, work);
+    if (!isLost) return result;
+    isLost = false;
+    throw new HandleLost("the handle of the database was lost");
+  };
+  const outbox = new SharedOutbox(new FailsafeStore(store));
+  const messages = ["1", "2"].map((content) => ({
+    chatId: "c",
+    clientMessageId: content,
+    content,
+    createdAtMs: 0,
+  }));
+  expect((await outbox.add(messages)).map((row) => row.number)).toEqual([1, 2]);
+  expect((await outbox.look(0)).rows.map((row) => row.message.content)).toEqual(["1", "2"]);
 });
 
 test("a store that stays dead is left for memory, and what waits is sent from there in order", async () => {
