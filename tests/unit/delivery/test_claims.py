@@ -373,7 +373,7 @@ def test_a_slow_queue_keeps_its_claim() -> None:
         world.channel.answer = slowly
         chat_id = await world.chat()
         other = DeliveryWorld(world.clock, world._policy, 0.0)
-        other.store, other.channel = world.store, world.channel
+        other.store, other.kinds, other.channel = world.store, world.kinds, world.channel
         other.restart()
         async with world.working(), other.working():
             await world.say(chat_id, *map(str, range(12)))
