@@ -100,6 +100,35 @@ test.each([
   expect(await page.evaluate(() => document.activeElement?.textContent)).toBe(action);
 });
 
+test("nothing serious in one dead letter", async () => {
+  const page = await withAxe(await world.console(olga, "#/dlq"));
+  await page.getByRole("table", { name: "Dead letters" }).getByRole("link").first().click();
+  await page.getByRole("list", { name: "Story" }).waitFor();
+  expect(await serious(page)).toEqual([]);
+});
+
+test("nothing serious in a page that is old, nor when the session is over", async () => {
+  const page = await withAxe(await world.console(olga, "#/people"));
+  await shown(page);
+  await page.route("**/v1/**", (route) => route.abort());
+  await until(
+    () => page.getByRole("status", { name: "Age" }).getAttribute("data-stale"),
+    (stale) => stale === "true",
+  );
+  expect(await serious(page)).toEqual([]);
+  await page.unroute("**/v1/**");
+  await page.route("**/v1/**", (route) => {
+    const body = { code: "unauthenticated", reason: "over", temporary: false };
+    return route.fulfill({ status: 401, contentType: "application/json", body: JSON.stringify(body) });
+  });
+  const over = page.getByRole("dialog", { name: "Your session is over" });
+  await over.waitFor();
+  expect(await serious(page)).toEqual([]);
+  // Closing it does not make the session go on.
+  await page.keyboard.press("Escape");
+  await over.waitFor();
+});
+
 test("a person is disabled by keys alone", async () => {
   const page = await world.console(olga);
   await page.keyboard.press("Tab");
