@@ -498,7 +498,7 @@ async def test_a_lost_counter_is_recovered_from_a_bundle(mode: str, given: int) 
         assert await code_of(node, message(node.chat, node.ann, "refused")) == "counter_missing"
         async with node.operator() as operator:
             found = await recover(operator, node.chat, apply=True)
-        assert found.traces.entries == 4
+        assert found.remains.entries == 4
         assert node.counter(node.chat) == given
         after = await stored(node, message(node.chat, node.ann, "after"))
         assert after.sequence == given + 1

@@ -203,9 +203,9 @@ async def test_deletes_at_once_share_a_look_at_the_file(
     looks: list[int] = []
     clean = Database.clean
 
-    def counted(self: Database, traces: list[bytes]) -> None:
-        looks.append(len(traces))
-        clean(self, traces)
+    def counted(self: Database, leftovers: list[bytes]) -> None:
+        looks.append(len(leftovers))
+        clean(self, leftovers)
 
     monkeypatch.setattr(Database, "clean", counted)
     async with sqlite.opened() as store:

@@ -43,7 +43,7 @@ def operated(store: OpenStore) -> OperatedChats:
     beside = Beside(store)
 
     async def counter_of(chat_id: str) -> int | None:
-        return (await beside.ask(lambda engine: engine.repairs.traces(chat_id))).counter
+        return (await beside.ask(lambda engine: engine.repairs.remains(chat_id))).counter
 
     return OperatedChats(
         log=store.log,

@@ -14,7 +14,7 @@ from parley.model import Action
 from parley.store.cassandra import inspection as cassandra_inspection
 from parley.store.dynamodb import scans
 from parley.store.invariants import NoSuchChat
-from parley.store.rows import Repair, Traces
+from parley.store.rows import Remains, Repair
 from tests.contracts.acting import (
     add_group,
     add_people,
@@ -53,9 +53,9 @@ async def written(store: OpenStore) -> tuple[str, str, str]:
     return ann, ben, group
 
 
-async def traces_of(store: OpenStore, chat_id: str) -> Traces:
+async def remains_of(store: OpenStore, chat_id: str) -> Remains:
     async with store.operator() as operator:
-        return await operator.repairs.traces(chat_id)
+        return await operator.repairs.remains(chat_id)
 
 
 async def holes_in(store: OpenStore, chat_id: str, first: int, last: int) -> list[tuple[int, int]]:
@@ -77,12 +77,12 @@ async def recovered(
 
 async def lost(store: OpenStore, chat_id: str, counter: int, *voids: tuple[int, int]) -> Repair:
     """The repair of a chat that has no counter."""
-    return Repair(chat_id, counter, True, list(voids), await traces_of(store, chat_id))
+    return Repair(chat_id, counter, True, list(voids), await remains_of(store, chat_id))
 
 
 async def sealing(store: OpenStore, chat_id: str, counter: int, *voids: tuple[int, int]) -> Repair:
     """The repair of holes in a chat that has its counter."""
-    return Repair(chat_id, counter, False, list(voids), await traces_of(store, chat_id))
+    return Repair(chat_id, counter, False, list(voids), await remains_of(store, chat_id))
 
 
 async def may_raise(store: OpenStore) -> bool:
@@ -125,7 +125,7 @@ async def test_the_traces_of_a_whole_chat_agree(engine: Engine) -> None:
     """Counter, entries and keys know the same number, and positions theirs."""
     async with engine.opened() as store:
         _, _, group = await written(store)
-        found = await traces_of(store, group)
+        found = await remains_of(store, group)
         assert (found.counter, found.entries, found.keys) == (ENTRIES, ENTRIES, ENTRIES)
         assert (found.device_cursors, found.delivery_state) == (2, 2)
         assert (found.voids, found.open_allocations, found.trimmed) == (0, 0, 0)
@@ -136,7 +136,7 @@ async def test_an_empty_chat_leaves_no_traces(engine: Engine) -> None:
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         group = await add_group(store, ann)
-        found = await traces_of(store, group)
+        found = await remains_of(store, group)
         assert (found.counter, found.maximum) == (0, 0)
 
 
@@ -145,7 +145,7 @@ async def test_a_lost_counter_shows_in_the_traces(engine: Engine) -> None:
     async with engine.opened() as store:
         _, _, group = await written(store)
         store.set_counter(group, None)
-        assert (await traces_of(store, group)).counter is None
+        assert (await remains_of(store, group)).counter is None
 
 
 KNOWING: dict[str, tuple[str, Callable[[OpenStore, str, str], None]]] = {
@@ -167,7 +167,7 @@ async def test_every_position_that_knows_a_number_counts(engine: Engine, way: st
         know(store, ben, group)
         store.set_counter(group, None)
         recovery = await recovered(store, group, apply=False)
-        assert (getattr(recovery.traces, source), recovery.counter) == (8, 8)
+        assert (getattr(recovery.remains, source), recovery.counter) == (8, 8)
 
 
 async def test_a_void_beyond_the_last_entry_counts(engine: Engine) -> None:
@@ -178,7 +178,7 @@ async def test_a_void_beyond_the_last_entry_counts(engine: Engine) -> None:
         await write(store, await sealing(store, group, ENTRIES + 2, (ENTRIES + 1, ENTRIES + 2)))
         store.set_counter(group, None)
         recovery = await recovered(store, group, apply=False)
-        assert (recovery.traces.voids, recovery.counter) == (ENTRIES + 2, ENTRIES + 2)
+        assert (recovery.remains.voids, recovery.counter) == (ENTRIES + 2, ENTRIES + 2)
 
 
 async def test_a_number_that_is_known_to_be_open_counts(engine: Engine) -> None:
@@ -225,12 +225,12 @@ async def test_a_number_that_is_known_to_be_open_is_no_hole(engine: Engine) -> N
 async def test_an_unknown_chat_is_told(engine: Engine, chat_id: str) -> None:
     """There is nothing to look at or to repair where there is no chat."""
     async with engine.opened() as store, store.operator() as operator:
-        repairs, traces = operator.repairs, Traces(chat_id=chat_id, counter=None, entries=0)
+        repairs, remains = operator.repairs, Remains(chat_id=chat_id, counter=None, entries=0)
         for is_lost in (True, False):
             with pytest.raises(NoSuchChat):
-                await repairs.write(Repair(chat_id, 1, is_lost, [], traces))
+                await repairs.write(Repair(chat_id, 1, is_lost, [], remains))
         with pytest.raises(NoSuchChat):
-            await repairs.traces(chat_id)
+            await repairs.remains(chat_id)
         with pytest.raises(NoSuchChat):
             await repairs.holes(chat_id, 1, 2)
 
@@ -244,7 +244,7 @@ async def test_looking_writes_nothing(engine: Engine) -> None:
         before = store.rows.everything()
         async with store.operator() as operator:
             await operator.repairs.chats_without_counter()
-            await operator.repairs.traces(group)
+            await operator.repairs.remains(group)
             await operator.repairs.holes(group, 1, 9)
         assert store.rows.everything() == before
 

@@ -55,5 +55,5 @@ class MemoryEntries:
             chat.change = self._tables.next_change()
         return done
 
-    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+    async def scrub(self, leftovers: Sequence[bytes] | None = None) -> None:
         """Nothing is in a file."""

@@ -46,9 +46,9 @@ from parley.store.log_telemetry import (
     NOT_TRACED,
     count_appended,
     count_resolved,
-    trace_allocated,
+    log_allocated,
+    log_races,
     trace_heads,
-    trace_races,
 )
 from parley.store.paging import fitting, page_of
 from parley.store.rules import counter_trouble
@@ -146,7 +146,7 @@ class MemoryLog:
             self._resolve(chat, sequence, None, news)
             if not isinstance(decided, MemoryChat):
                 if self._metrics is not None:
-                    trace_races([draft], [sequence], [decided])
+                    log_races([draft], [sequence], [decided])
                 return decided
 
     def _take(self, chat: MemoryChat, draft: Draft, news: News) -> int:
@@ -161,7 +161,7 @@ class MemoryLog:
         if self._metrics is not None:
             self._metrics.time_allocation(self._metrics.now() - started)
             if not self._is_atomic:
-                trace_allocated([draft], [chat.counter])
+                log_allocated([draft], [chat.counter])
         return chat.counter
 
     def _decide(self, draft: Draft) -> MemoryChat | Outcome:

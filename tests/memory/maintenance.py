@@ -15,8 +15,8 @@ from parley.store.rows import (
     LogChunk,
     MemberRow,
     PositionRow,
+    Remains,
     Repair,
-    Traces,
 )
 from parley.store.rules import direct_key
 from tests.memory.tables import MemoryChat, Tables
@@ -139,12 +139,12 @@ class MemoryRepairs:
     async def chats_without_counter(self) -> list[str]:
         return [chat_id for chat_id, record in self._tables.chats.items() if record.counter is None]
 
-    async def traces(self, chat_id: str) -> Traces:
+    async def remains(self, chat_id: str) -> Remains:
         record = self._record(chat_id)
         states = [state for (_, at), state in self._tables.states.items() if at == chat_id]
         devices = [acked for (_, _, at), acked in self._tables.devices.items() if at == chat_id]
         entries = max((at for at, entry in record.entries.items() if entry is not None), default=0)
-        return Traces(
+        return Remains(
             chat_id=chat_id,
             counter=record.counter,
             entries=entries,

@@ -114,7 +114,7 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
 
 def _make_operated_chats(app: App, beside: EngineBeside) -> OperatedChats:
     async def counter_of(chat_id: str) -> int | None:
-        return (await beside.ask(lambda engine: engine.repairs.traces(chat_id))).counter
+        return (await beside.ask(lambda engine: engine.repairs.remains(chat_id))).counter
 
     store = app.store
     return OperatedChats(

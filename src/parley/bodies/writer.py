@@ -199,9 +199,9 @@ class EntryWriter:
         if erased.files and self._files is not None:
             await self._files.remove(chat_id, sorted(erased.files))
 
-    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+    async def scrub(self, leftovers: Sequence[bytes] | None = None) -> None:
         """See `Entries.scrub`."""
-        await self._entries.scrub(traces)
+        await self._entries.scrub(leftovers)
 
     async def _erase_hot(self, chat_id: str, choice: Choice, erased: Erased, *, dry: bool) -> None:
         after = (await self._mark(chat_id)).trimmed_through

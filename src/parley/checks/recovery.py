@@ -15,7 +15,7 @@ from parley.checks.check import Checked, check_log
 from parley.errors import CounterMissingError, InconsistentCounterError, StoreError
 from parley.store.invariants import Breach, Findings
 from parley.store.ports import Engine
-from parley.store.rows import Repair, Traces
+from parley.store.rows import Remains, Repair
 from parley.store.rules import STRAY_POSITIONS_MAX
 
 log = structlog.get_logger("parley.store")
@@ -28,7 +28,7 @@ class ImplausibleNumber(StoreError):
 class Recovery(Struct):
     """What was found, and what was or would be written. `is_lost`: the counter is missing, or fell back."""
 
-    traces: Traces
+    remains: Remains
     is_lost: bool
     counter: int
     voids: list[tuple[int, int]]
@@ -46,16 +46,16 @@ class Recovery(Struct):
     @property
     def found(self) -> dict[str, int | None]:
         """The highest number of the chat in each table."""
-        traces = self.traces
-        trimmed = {"trimmed_through": traces.trimmed} if traces.trimmed else {}
+        remains = self.remains
+        trimmed = {"trimmed_through": remains.trimmed} if remains.trimmed else {}
         return {
-            "sequence_counter": traces.counter,
-            "entries": traces.entries,
-            "voids": traces.voids,
-            "open_allocations": traces.open_allocations,
-            "idempotency_keys": traces.keys,
-            "user_device_cursors": traces.device_cursors,
-            "delivery_state": traces.delivery_state,
+            "sequence_counter": remains.counter,
+            "entries": remains.entries,
+            "voids": remains.voids,
+            "open_allocations": remains.open_allocations,
+            "idempotency_keys": remains.keys,
+            "user_device_cursors": remains.device_cursors,
+            "delivery_state": remains.delivery_state,
             **trimmed,
         }
 
@@ -70,37 +70,38 @@ async def recover(engine: Engine, chat_id: str, *, apply: bool, seal_holes: bool
     `seal_holes`: numbers whose entry is lost become voids, too.
     """
     repairs = engine.repairs
-    traces = await repairs.traces(chat_id)
-    counter, is_lost = decide_counter(traces, may_raise=repairs.may_raise)
+    remains = await repairs.remains(chat_id)
+    counter, is_lost = decide_counter(remains, may_raise=repairs.may_raise)
     voids: list[tuple[int, int]] = []
     if is_lost or seal_holes:
-        first = traces.trimmed + 1 if seal_holes else traces.log_end + 1
+        first = remains.trimmed + 1 if seal_holes else remains.log_end + 1
         voids = check_holes(await repairs.holes(chat_id, first, counter))
-    recovery = Recovery(traces, is_lost, counter, voids)
+    recovery = Recovery(remains, is_lost, counter, voids)
     if apply:
         if is_lost or voids:
-            recovery.counter = await repairs.write(Repair(chat_id, counter, is_lost, voids, traces))
+            recovery.counter = await repairs.write(Repair(chat_id, counter, is_lost, voids, remains))
         recovery.applied = True
         await _verify(engine, recovery)
     return recovery
 
 
-def decide_counter(traces: Traces, *, may_raise: bool = False) -> tuple[int, bool]:
+def decide_counter(remains: Remains, *, may_raise: bool = False) -> tuple[int, bool]:
     """What the counter should be, and whether it has to be written.
 
     InconsistentCounterError when it is behind its log, unless it may be raised; ImplausibleNumber when a
     cursor cannot be right.
     """
-    if traces.counter is not None and traces.counter >= traces.log_end:
-        return traces.counter, False
-    if traces.counter is not None and not may_raise:
-        raise InconsistentCounterError(traces.counter, traces.log_end)
-    if traces.maximum - traces.log_end > STRAY_POSITIONS_MAX:
+    if remains.counter is not None and remains.counter >= remains.log_end:
+        return remains.counter, False
+    if remains.counter is not None and not may_raise:
+        raise InconsistentCounterError(remains.counter, remains.log_end)
+    if remains.maximum - remains.log_end > STRAY_POSITIONS_MAX:
         raise ImplausibleNumber(
-            f"a cursor is at {traces.maximum}, but the log of {traces.chat_id} ends at {traces.log_end}: this"
-            " must be a mistake. Correct the row in user_device_cursors or delivery_state, and run this again"
+            f"a cursor is at {remains.maximum}, but the log of {remains.chat_id} ends at {remains.log_end}:"
+            " this must be a mistake. Correct the row in user_device_cursors or delivery_state,"
+            " and run this again"
         )
-    return traces.maximum, True
+    return remains.maximum, True
 
 
 def check_holes(holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -114,7 +115,7 @@ def check_holes(holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 async def _verify(store: Checked, recovery: Recovery) -> None:
     """Read back what was written, and check the chat's whole log."""
-    chat_id, findings = recovery.traces.chat_id, Findings(not_shown=store.inspection.not_shown)
+    chat_id, findings = recovery.remains.chat_id, Findings(not_shown=store.inspection.not_shown)
     counter: int | None = None
     async for page in store.inspection.chats([chat_id]):
         for chat in page:

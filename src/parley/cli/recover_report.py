@@ -63,7 +63,7 @@ async def _recover_one(
 
 def _outcome(recovery: Recovery) -> ChatReport:
     return ChatReport(
-        recovery.traces.chat_id,
+        recovery.remains.chat_id,
         recovery.status,
         applied=recovery.applied,
         found=recovery.found,
@@ -80,8 +80,8 @@ def _next_step(error: StoreError, engine: Engine, chat_id: str) -> str:
 
 
 def _print_recovery(recovery: Recovery, apply: bool, seal_holes: bool) -> None:
-    traces = recovery.traces
-    print(traces.chat_id)
+    remains = recovery.remains
+    print(remains.chat_id)
     rows = [(name, "missing" if value is None else value or "-") for name, value in recovery.found.items()]
     print_table(["HIGHEST NUMBER IN", ""], rows)
     print()
@@ -104,5 +104,5 @@ def _print_recovery(recovery: Recovery, apply: bool, seal_holes: bool) -> None:
 
 
 def _warn_about_cursors(recovery: Recovery) -> None:
-    if recovery.traces.maximum > recovery.counter:
+    if recovery.remains.maximum > recovery.counter:
         note("Some cursors are beyond it: parley check lists them.")

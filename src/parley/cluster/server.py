@@ -21,7 +21,7 @@ from parley.core.log_limits import LineLimit
 from parley.errors import ConfigError
 from parley.http_server import HttpRunner
 from parley.model import Persisted
-from parley.sending.forwarder import trace_drafts
+from parley.sending.forwarder import log_drafts
 from parley.sending.sender import Sender
 
 CLOSE_SECONDS_MAX = 0.5
@@ -121,7 +121,7 @@ class NodeServer:
         if self._sender is None:
             raise web.HTTPServiceUnavailable(reason="this node does not append")
         drafts = await self._read(request, bodies.read_drafts)
-        trace_drafts("Message taken over", drafts, peer=request.remote)
+        log_drafts("Message taken over", drafts, peer=request.remote)
         return _bytes(bodies.pack_outcomes(await self._sender.send_all(drafts)))
 
     async def _notices(self, request: web.Request) -> web.StreamResponse:

@@ -208,7 +208,7 @@ class Forwarder(Sender):
             return list(await self._local.send_all(drafts, partial(self._answer_own, batch)))
         self._metrics.forwarded_batches.inc()
         self._metrics.forwarded_drafts.inc(len(batch))
-        trace_drafts("Message forwarded", drafts, node=node_id)
+        log_drafts("Message forwarded", drafts, node=node_id)
         try:
             return list(await self._peers.append(node_id, drafts))
         except OutcomeUnknown as error:
@@ -283,7 +283,7 @@ class Forwarder(Sender):
                 self._end_pending(chat_id)
 
 
-def trace_drafts(event: str, drafts: Sequence[Draft], **more: object) -> None:
+def log_drafts(event: str, drafts: Sequence[Draft], **more: object) -> None:
     """Debug lines for drafts on their way between nodes."""
     if log.is_enabled_for(logging.DEBUG):
         for draft in drafts:

@@ -80,7 +80,7 @@ def _count_refusal(metrics: Metrics, draft: Draft, refusal: Refusal) -> None:
 # Debug lines
 
 
-def trace_allocated(drafts: Sequence[Draft], sequences: Sequence[int]) -> None:
+def log_allocated(drafts: Sequence[Draft], sequences: Sequence[int]) -> None:
     """Phase 1 of two_phase: the numbers that were allocated; 0 for a draft without one."""
     if log.is_enabled_for(logging.DEBUG):
         for draft, sequence in zip(drafts, sequences, strict=True):
@@ -88,7 +88,7 @@ def trace_allocated(drafts: Sequence[Draft], sequences: Sequence[int]) -> None:
                 _log_draft("Sequence allocated", draft, sequence=sequence)
 
 
-def trace_races(drafts: Sequence[Draft], sequences: Sequence[int], outcomes: Sequence[Outcome]) -> None:
+def log_races(drafts: Sequence[Draft], sequences: Sequence[int], outcomes: Sequence[Outcome]) -> None:
     """Phase 2 of two_phase: drafts that got a number, but another append had stored the message."""
     if log.is_enabled_for(logging.DEBUG):
         for draft, taken, outcome in zip(drafts, sequences, outcomes, strict=True):

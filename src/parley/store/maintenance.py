@@ -17,8 +17,8 @@ from parley.store.rows import (
     LogChunk,
     MemberRow,
     PositionRow,
+    Remains,
     Repair,
-    Traces,
 )
 
 
@@ -88,7 +88,7 @@ class Repairs(Protocol):
         """The chats that refuse sends: their counter is missing, or has fallen back and may be raised."""
         ...
 
-    async def traces(self, chat_id: str) -> Traces:
+    async def remains(self, chat_id: str) -> Remains:
         """The highest number in each table, read strongly."""
         ...
 
@@ -101,7 +101,7 @@ class Repairs(Protocol):
 
         Voids are written before the counter or with it, and never over an entry. An existing counter is never
         overwritten, unless it may be raised. CounterMissingError if a counter was restored or lost since
-        the traces were read. Running servers notice the change.
+        the remains were read. Running servers notice the change.
         """
         ...
 

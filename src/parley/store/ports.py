@@ -129,11 +129,11 @@ class Entries(Protocol):
         """
         ...
 
-    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+    async def scrub(self, leftovers: Sequence[bytes] | None = None) -> None:
         """What was replaced or trimmed before the call is in no file of the engine when it returns.
 
-        `traces`: the bytes before each body that was replaced, up to its quotation mark. By them a copy that
-        was left behind is found; what has no body any more ends with another quotation mark there. None: all.
+        `leftovers`: the bytes before each body that was replaced, up to its quotation mark. By them a copy
+        that was left behind is found; without a body it ends with another quotation mark there. None: all.
         """
         ...
 

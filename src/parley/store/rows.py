@@ -212,7 +212,7 @@ class ChatRetention(Struct, frozen=True, kw_only=True):
 # Recovery: what the decision depends on
 
 
-class Traces(Struct, kw_only=True):
+class Remains(Struct, kw_only=True):
     """The highest number of a chat in each table; 0 where there is none.
 
     `voids` counts only those beyond the last entry.
@@ -246,7 +246,7 @@ class Repair(Struct):
     counter: int
     counter_is_lost: bool
     voids: list[tuple[int, int]]
-    traces: Traces
+    remains: Remains
     """The facts of the decision."""
 
 

@@ -33,7 +33,7 @@ from parley.errors import (
 )
 from parley.model import Appended, Draft, Persisted, StoredEntry
 from parley.store.chat_append import ChatAppend, Original
-from parley.store.log_telemetry import trace_allocated
+from parley.store.log_telemetry import log_allocated
 from parley.store.ports import Allocator
 from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.telemetry import Metrics
@@ -97,7 +97,7 @@ async def taken(
 ) -> AsyncIterator[None]:
     """These numbers are for these drafts. At the end each is an entry, a void, or abandoned."""
     prefixes.take(state.chat_id, numbers)
-    trace_allocated(drafts, numbers)
+    log_allocated(drafts, numbers)
     try:
         pause = fault_point("after_allocate")
         if pause is not None:

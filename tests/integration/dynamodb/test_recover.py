@@ -100,7 +100,7 @@ async def test_what_only_dynamodb_keeps_counts(
         await lose_counter(dynamo)
         await set_in(dynamo, table, key, **attributes)
         recovery = await recovered(dynamo, apply=False)
-        assert (getattr(recovery.traces, source), recovery.counter) == (8, 8)
+        assert (getattr(recovery.remains, source), recovery.counter) == (8, 8)
 
 
 @pytest.mark.parametrize("fault", [timeout_done, timeout_not_done])

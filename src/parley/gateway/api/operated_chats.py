@@ -272,7 +272,7 @@ async def recover_chat(call: Call) -> Answer:
 
 def _recovered(done: Recovery) -> operator.RecoveryReport:
     return operator.RecoveryReport(
-        chat_id=done.traces.chat_id,
+        chat_id=done.remains.chat_id,
         status=done.status,
         applied=done.applied,
         found=done.found,

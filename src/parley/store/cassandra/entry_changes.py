@@ -162,7 +162,7 @@ class CassandraEntries:
         values = (to.after, is_deleted, *place, *(() if to.before is None else (to.before,)))
         return await self._write(f"{REPLACE} {condition}", values, is_done)
 
-    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+    async def scrub(self, leftovers: Sequence[bytes] | None = None) -> None:
         """No read finds it any more. The disks of the cluster have it until they compact it away."""
 
 

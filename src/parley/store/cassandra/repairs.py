@@ -20,7 +20,7 @@ from parley.store.cassandra.prefixes import CassandraPrefixes
 from parley.store.cassandra.schema import CHATS, DELIVERY, DEVICES, LOG
 from parley.store.entries import tag_of
 from parley.store.invariants import NoSuchChat
-from parley.store.rows import Repair, Traces
+from parley.store.rows import Remains, Repair
 
 READS_AT_ONCE_MAX = 16
 POSITIONS_PER_READ = 1_000
@@ -77,13 +77,13 @@ class CassandraRepairs:
         ends = await self._log_ends(chat_id)
         return counter.last < max(ends[0], await self._rows.trimmed(chat_id))
 
-    async def traces(self, chat_id: str) -> Traces:
+    async def remains(self, chat_id: str) -> Remains:
         chat = await self._chat(chat_id)
         last, last_entry = await self._log_ends(chat_id)
         bucket, _ = await self._counters.fence(chat_id)
         keys = await self._cassandra.rows(READ_KEYS, chat_id, bucket)
         reported = self._reported.get(chat_id) or (await self._reported_in([chat_id]))[chat_id]
-        return Traces(
+        return Remains(
             chat_id=chat_id,
             counter=(await self._counters.read(chat_id)).last,
             entries=last_entry,

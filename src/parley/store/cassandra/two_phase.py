@@ -23,7 +23,7 @@ from parley.store.cassandra.batches import ChatBatches, Withdrawn
 from parley.store.cassandra.chat_state import CassandraChatState
 from parley.store.cassandra.prefixes import CassandraPrefixes
 from parley.store.chat_append import Attempt, is_restricted
-from parley.store.log_telemetry import trace_races
+from parley.store.log_telemetry import log_races
 from parley.store.ports import Allocator
 from parley.store.two_phase import (
     ROUNDS_MAX,
@@ -211,7 +211,7 @@ class CassandraTwoPhaseAppends:
         own = [one for one in stored if self._is_own(append, one.index)]
         await self._planner.answer(append, state, [one.index for one in own])
         for one in own:
-            trace_races([one.draft], [one.entry.sequence], [append.outcomes[one.index]])
+            log_races([one.draft], [one.entry.sequence], [append.outcomes[one.index]])
         attempt.voids = [void for void in attempt.voids if void not in there]
         out = {one.index for one in stored}
         attempt.sort(append, out=out, late=sealed - out, taken=sealed)

@@ -193,7 +193,7 @@ class DynamoEntries:
             return False
         return True
 
-    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+    async def scrub(self, leftovers: Sequence[bytes] | None = None) -> None:
         """Items that were replaced are gone. Point-in-time recovery keeps what they were, for its days."""
 
 

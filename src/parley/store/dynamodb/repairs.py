@@ -31,7 +31,7 @@ from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DEVICES, KEYS, MESSAGES
 from parley.store.entries import UNPUBLISHED_SHARDS, tag_of
 from parley.store.invariants import NoSuchChat
-from parley.store.rows import Repair, Traces
+from parley.store.rows import Remains, Repair
 
 PUBLISHED_AGAIN = 1_000
 """The mark of the bus is lost with the counter: this many last entries are published again."""
@@ -96,14 +96,14 @@ class DynamoRepairs:
             return counter.last is None
         return counter.last < (await self._log_ends(chat_id))[0]
 
-    async def traces(self, chat_id: str) -> Traces:
+    async def remains(self, chat_id: str) -> Remains:
         chat = await self._chat(chat_id)
         last, last_entry = await self._log_ends(chat_id)
         keys = await self._dynamo.query_all(
             KEYS, "chat_id = :chat", {":chat": chat_id}, projection="#s", names=SEQUENCE
         )
         reported = self._reported.get(chat_id) or (await self.reported_in([chat_id]))[chat_id]
-        return Traces(
+        return Remains(
             chat_id=chat_id,
             counter=(await self._counters.read(chat_id)).last,
             entries=last_entry,

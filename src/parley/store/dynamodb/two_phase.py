@@ -39,7 +39,7 @@ from parley.store.dynamodb.driver import Action, CancellationReason, Item, Trans
 from parley.store.dynamodb.entries import FAILED, is_live, key_of, put_void
 from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.schema import CHATS, KEYS
-from parley.store.log_telemetry import trace_races
+from parley.store.log_telemetry import log_races
 from parley.store.ports import Allocator
 from parley.store.two_phase import (
     ROUNDS_MAX,
@@ -276,7 +276,7 @@ class TwoPhaseAppends:
         state.is_stale = state.is_stale or bool(sealed)
         numbers = {one.index: one.entry.sequence for one in placed}
         for index in await self._planner.answer_retries(append, state, stored):
-            trace_races([append.drafts[index]], [numbers[index]], [append.outcomes[index]])
+            log_races([append.drafts[index]], [numbers[index]], [append.outcomes[index]])
         attempt.voids = [void for void in attempt.voids if void not in voids_gone]
         attempt.sort(append, out=stored, late=sealed - stored, taken=sealed)
         return True

@@ -105,7 +105,7 @@ class Database:
             connection.execute("VACUUM")
             _empty_log(connection)
 
-    def clean(self, traces: Sequence[bytes]) -> None:
+    def clean(self, leftovers: Sequence[bytes]) -> None:
         """Nothing that was overwritten is in the write-ahead log, and none of these bytes in the file.
 
         Deleted bytes are overwritten in their place, so a trace is rare: a copy on a page whose rows were
@@ -113,18 +113,18 @@ class Database:
         """
         with contextlib.closing(self._connect()) as connection:
             _empty_log(connection)
-            if self._holds(traces):
+            if self._holds(leftovers):
                 connection.execute("VACUUM")
                 _empty_log(connection)
 
-    def _holds(self, traces: Sequence[bytes]) -> bool:
+    def _holds(self, leftovers: Sequence[bytes]) -> bool:
         """Whether the file has a body behind one of these. It is read in parts: others run meanwhile."""
-        longest = max(map(len, traces), default=0) + 1
+        longest = max(map(len, leftovers), default=0) + 1
         before = b""
         with self.path.open("rb") as file:
             while part := file.read(SCAN_BYTES):
                 view = before + part
-                if any(_has_body(view, trace) for trace in traces):
+                if any(_has_body(view, one) for one in leftovers):
                     return True
                 before = view[-longest:]
         return False

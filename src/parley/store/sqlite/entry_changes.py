@@ -81,7 +81,7 @@ encode = msgspec.json.Encoder().encode
 class Scrubbing(Struct):
     """What the next look at the file looks for."""
 
-    traces: list[bytes] = field(default_factory=list)
+    leftovers: list[bytes] = field(default_factory=list)
     is_done: bool = False
 
 
@@ -172,30 +172,30 @@ class SqliteEntries:
 
         return await self._writer.run(write)
 
-    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
-        """Without traces rewrite the file, and empty the write-ahead log. Writers wait meanwhile.
+    async def scrub(self, leftovers: Sequence[bytes] | None = None) -> None:
+        """Without leftovers rewrite the file, and empty the write-ahead log. Writers wait meanwhile.
 
         `secure_delete` overwrites what is deleted, but pages that were rearranged before may have a copy.
         Those who wait for a look at the file share the next: each reads all of it.
         """
         run = asyncio.get_running_loop().run_in_executor
-        if traces is None:
+        if leftovers is None:
             await run(None, self._scrub, None)
             return
         wanted = self._wanted
-        wanted.traces += traces
+        wanted.leftovers += leftovers
         async with self._cleaning:
             if not wanted.is_done:
                 self._wanted = Scrubbing()
-                await run(None, self._scrub, wanted.traces)
+                await run(None, self._scrub, wanted.leftovers)
                 wanted.is_done = True
 
-    def _scrub(self, traces: Sequence[bytes] | None) -> None:
+    def _scrub(self, leftovers: Sequence[bytes] | None) -> None:
         try:
-            if traces is None:
+            if leftovers is None:
                 self._database.rewrite()
             else:
-                self._database.clean(traces)
+                self._database.clean(leftovers)
         except apsw.BusyError as error:
             raise StoreBusy("another program uses the store; what was removed may still be in it") from error
         except (apsw.Error, OSError) as error:

@@ -23,9 +23,9 @@ from parley.store.log_telemetry import (
     NOT_TRACED,
     count_appended,
     count_resolved,
-    trace_allocated,
+    log_allocated,
+    log_races,
     trace_heads,
-    trace_races,
 )
 from parley.store.paging import (
     Row,
@@ -181,7 +181,7 @@ class SqliteLog:
         taken = sum(1 for sequence in allocated.sequences if sequence)
         if taken:
             self._metrics.time_allocation(self._metrics.now() - started)
-        trace_allocated(drafts, allocated.sequences)
+        log_allocated(drafts, allocated.sequences)
         pause = self._fault_point("after_allocate")
         if pause is not None:
             await pause
@@ -191,7 +191,7 @@ class SqliteLog:
             lambda done: self._settle(done.result.persisted, are_voids_sealed=False),
             _chats_of(drafts),
         )
-        trace_races(drafts, allocated.sequences, written.result.outcomes)
+        log_races(drafts, allocated.sequences, written.result.outcomes)
         stored = sum(
             1 for news in written.result.persisted for stored in news.positions if stored.wire is not None
         )

@@ -11,7 +11,7 @@ from parley.clock import Clock, iso
 from parley.errors import CounterMissingError
 from parley.store.folder import DATABASE_NAME
 from parley.store.invariants import NoSuchChat
-from parley.store.rows import Repair, Traces
+from parley.store.rows import Remains, Repair
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import command_connection, writing
 
@@ -62,9 +62,9 @@ class SqliteRepairs:
             rows: list[Any] = connection.execute(WITHOUT_COUNTER).fetchall()
         return [chat_id for (chat_id,) in rows]
 
-    async def traces(self, chat_id: str) -> Traces:
+    async def remains(self, chat_id: str) -> Remains:
         with command_connection(self._folder, read_only=True) as connection:
-            return _traces(connection, chat_id)
+            return _remains(connection, chat_id)
 
     async def holes(self, chat_id: str, first: int, last: int) -> list[tuple[int, int]]:
         with command_connection(self._folder, read_only=True) as connection:
@@ -83,7 +83,7 @@ class SqliteRepairs:
         change: Any = connection.execute(NEXT_CHANGE).fetchone()
         if repair.counter_is_lost:
             # Without a counter nothing is appended: the facts still hold, or the counter was restored.
-            if _traces(connection, chat_id) != repair.traces:
+            if _remains(connection, chat_id) != repair.remains:
                 raise CounterMissingError("the chat changed meanwhile; run this again")
             connection.execute(INSERT_COUNTER, (chat_id, repair.counter, now, change[0]))
         counter: Any = connection.execute(TOUCH, (change[0], now, chat_id)).get
@@ -101,12 +101,12 @@ class SqliteRepairs:
         )
 
 
-def _traces(connection: apsw.Connection, chat_id: str) -> Traces:
+def _remains(connection: apsw.Connection, chat_id: str) -> Remains:
     row: Any = connection.execute(TRACES, (chat_id,)).fetchone()
     if row is None:
         raise NoSuchChat(f"there is no chat {chat_id}")
     entries, last, unresolved, keys, devices, people, trimmed = (number or 0 for number in row[1:])
-    return Traces(
+    return Remains(
         chat_id=chat_id,
         counter=row[0],
         entries=entries,
