@@ -98,10 +98,10 @@ async function newestPage(request: Request): Promise<Response> {
   }
 }
 
-/** Parts of the page that nobody has opened yet are there without a network, too. */
+/** The page, which came before there was a worker, and parts of it that nobody has opened yet. */
 async function keepAll(): Promise<void> {
   const cache = await caches.open(CACHE);
-  for (const file of __FILES__) {
+  for (const file of [SHELL, ...__FILES__]) {
     if (!(await cache.match(file))) await cache.add(file);
   }
   await forgetOldest(cache);

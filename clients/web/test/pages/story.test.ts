@@ -140,3 +140,23 @@ test("a wrong password is told, and nobody is signed in", async () => {
   await page.getByRole("button", { name: "Sign in" }).click();
   expect(await page.getByRole("alert").textContent()).toBe("Wrong username or password.");
 });
+
+test("parts of the page that nobody has opened are there without the server, too", async () => {
+  const page = await world.page();
+  await signUp(page, "hana", "Hana");
+  await until(
+    () =>
+      page.evaluate(async () => {
+        const names = await caches.keys();
+        const kept = await Promise.all(names.map(async (name) => (await caches.open(name)).keys()));
+        return kept.flat().map(({ url }) => new URL(url).pathname);
+      }),
+    (kept) => ["Settings", "Details", "Search"].every((name) => kept.some((path) => path.includes(name))),
+  );
+  await world.server.kill();
+  await page.reload();
+  await page.getByRole("link", { name: "Settings" }).click();
+  await page.getByRole("heading", { name: "Settings" }).waitFor();
+  await page.keyboard.press("Control+Shift+F");
+  await page.getByRole("dialog", { name: "Search" }).waitFor();
+});
