@@ -54,12 +54,24 @@ export interface RowsOf {
 
 type Draftless = Omit<MessageRow, "day" | "isNext" | "hasNext" | "isFirstUnread">;
 
+/** When an entry was stored, and on which day: worked out once, however often the rows are. */
+const times = new WeakMap<Entry, { readonly at: number; readonly day: number }>();
+
+function timeOf(entry: Entry): { readonly at: number; readonly day: number } {
+  const known = times.get(entry);
+  if (known) return known;
+  const at = Date.parse(entry.created_at);
+  const found = { at, day: dayKey(at) };
+  times.set(entry, found);
+  return found;
+}
+
 export function rowsOf(of: RowsOf): Row[] {
   const rows: (Draftless | Omit<EventRow, "day" | "isFirstUnread">)[] = [];
   const states = new Map(of.messages.map((state) => [state.entry.message_id, state]));
   const stored = new Set<string>();
   for (const entry of of.entries) {
-    const at = Date.parse(entry.created_at);
+    const { at } = timeOf(entry);
     if (entry.kind === "message") {
       const state = states.get(entry.message_id);
       if (!state) continue;
@@ -130,14 +142,15 @@ function placed(rows: readonly (Draftless | Omit<EventRow, "day" | "isFirstUnrea
   let isDivided = of.dividerAfter === null || of.dividerAfter + 1 < of.from;
   return rows.map((row, index) => {
     const [before, after] = [rows[index - 1], rows[index + 1]];
-    const day = before && dayKey(before.at) === dayKey(row.at) ? null : row.at;
+    const { day: today } = timeOf(row.entry);
+    const day = before && timeOf(before.entry).day === today ? null : row.at;
     let isFirstUnread = false;
     if (!isDivided && row.type === "message" && !row.isOwn && row.entry.sequence > (of.dividerAfter ?? 0)) {
       isDivided = isFirstUnread = true;
     }
     if (row.type === "event") return { ...row, day, isFirstUnread };
     const isNext = day === null && !isFirstUnread && isOneGroup(before, row);
-    const hasNext = !!after && dayKey(after.at) === dayKey(row.at) && isOneGroup(row, after);
+    const hasNext = !!after && timeOf(after.entry).day === today && isOneGroup(row, after);
     return { ...row, day, isFirstUnread, isNext, hasNext };
   });
 }

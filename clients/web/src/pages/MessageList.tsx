@@ -36,6 +36,8 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
   const scroller = useRef<HTMLDivElement>(null);
   const rows = conversation.rows.value;
   const isStuck = useRef(true);
+  /** The row that the person wants to see: it stays in the middle while what is around it comes. */
+  const aim = useRef<string | null>(null);
   const isAway = useSignal(false);
   const marked = useSignal<string | null>(null);
   const focused = useSignal<string | null>(null);
@@ -53,6 +55,13 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
     isAway.value = !isStuck.current;
     if (scrollOffset < viewportSize * SCREENS_AHEAD) void conversation.older();
     if (below < viewportSize * SCREENS_AHEAD && !isAtEnd) void conversation.newer();
+  };
+  const toAim = () => {
+    const index = conversation.rows.peek().findIndex((row) => row.key === aim.current);
+    if (index >= 0) list.current?.scrollToIndex(index, { align: "center" });
+  };
+  const leaveAim = () => {
+    aim.current = null;
   };
   const toEnd = () => list.current?.scrollToIndex(rows.length - 1, { align: "end" });
 
@@ -73,6 +82,7 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
     const isNew = last?.key !== lastKey.current;
     lastKey.current = last?.key;
     if (isStuck.current || (isNew && isOwnNews)) toEnd();
+    else if (aim.current) requestAnimationFrame(toAim);
   }, [rows]);
 
   // What was just shown may end before the screen does.
@@ -88,16 +98,18 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
     conversation.wanted.value = null;
     if (wanted.sequence === Number.POSITIVE_INFINITY) {
       isStuck.current = true;
+      aim.current = null;
       requestAnimationFrame(() =>
         list.current?.scrollToIndex(conversation.rows.peek().length - 1, { align: "end" }),
       );
       return;
     }
-    const index = indexOf(shown, wanted.sequence);
+    const key = shown[indexOf(shown, wanted.sequence)]?.key ?? null;
     isStuck.current = false;
-    requestAnimationFrame(() => list.current?.scrollToIndex(index, { align: "center" }));
-    marked.value = shown[index]?.key ?? null;
+    aim.current = marked.value = key;
+    requestAnimationFrame(toAim);
     setTimeout(() => {
+      if (aim.current === key) aim.current = null;
       marked.value = null;
     }, MARKED_MS);
   });
@@ -117,7 +129,13 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
         tabIndex={-1}
         aria-label={s.messages}
         aria-busy={!window || conversation.isLoadingOlder.value}
-        onKeyDown={keys}
+        onWheel={leaveAim}
+        onTouchMove={leaveAim}
+        onPointerDown={leaveAim}
+        onKeyDown={(event) => {
+          leaveAim();
+          keys(event);
+        }}
         onCopy={(event) => copyMany(event, rows, (userId) => plainName(people.name(userId)))}
         onFocusIn={(event) => {
           const key = (event.target as HTMLElement).closest<HTMLElement>("[data-key]")?.dataset.key;
