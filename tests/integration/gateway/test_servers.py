@@ -305,6 +305,7 @@ async def test_connections_of_another_node(place: Place) -> None:
         async with other.client(ben) as client:
             assert (await http.get("/v1/admin/connections")).body["connections"] == []
             page = (await http.get("/v1/admin/connections", node="other")).body
+            assert [one["user_id"] for one in page["connections"]] == [ben.user_id]
             (mine,) = page["connections"]
             assert (mine["user_id"], mine["address"]) == (ben.user_id, "127.0.0.1")
             assert mine["since"] <= mine["heard_from_at"]
