@@ -280,7 +280,7 @@ export class ClientReading {
   /** A heartbeat after the last acks confirms that they have taken effect. */
   async acknowledge(): Promise<void> {
     const acks = this.core.cursors.lastAcks();
-    if (acks.length === 0) return;
+    if (this.core.cursors.isConfirmed) return;
     const done = settleable<void>();
     this.#readMarks.set(this.core.readMarks.add(undefined), done);
     this.#context.send([...acks, ...this.core.readMarks.framesToSend()]);

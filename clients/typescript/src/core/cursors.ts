@@ -110,6 +110,11 @@ export class DeviceCursors {
     return [...this.#toAck.keys()].slice(0, allowed).map((chatId) => this.#ack(chatId));
   }
 
+  /** Whether every ack that was sent has taken effect. */
+  get isConfirmed(): boolean {
+    return this.#ackedSinceHeartbeat.size + this.#ackedBeforeHeartbeat.size === 0;
+  }
+
   /** All remaining acks, before the connection is closed. */
   lastAcks(): AckPosition[] {
     return this.#isForbidden ? [] : [...this.#toAck.keys()].map((chatId) => this.#ack(chatId));

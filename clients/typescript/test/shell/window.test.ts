@@ -132,3 +132,28 @@ test("a window holds four megabytes at most, and what was let go can be read aga
   expect(window.to).toBe(100);
   expect(held()).toBeLessThan(4 * 1024 * 1024);
 });
+
+test("an edit far behind the end of a window changes what it shows", async () => {
+  const tab = await online(await world.open({ token }));
+  const [, , third] = say(...numbered(60));
+  const window = await shown(tab, { around: 3, size: 6 });
+  expect(window.isAtEnd).toBe(false);
+  const edit = {
+    type: "edit_message",
+    chat_id: chatId,
+    client_message_id: "7f3f0f7a-0000-4000-8000-000000000001",
+    message_id: third?.message_id ?? "",
+    content: "better",
+  } as const;
+  world.server.send(edit, "user_ben");
+  await world.until(() => contents(window)[2] === "better");
+  expect(window.to).toBeLessThan(60);
+});
+
+test("the tab with the connection keeps what arrives live", async () => {
+  const tab = await online(await world.open({ token }));
+  const known = await world.result(tab.client.known());
+  say("tea");
+  await world.run(1_000);
+  expect(await world.result(known.ranges(chatId))).toEqual([[1, 1]]);
+});
