@@ -252,11 +252,13 @@ async function main(): Promise<void> {
     await page.getByRole("button", { name: "More" }).click();
     await shoot(page, "menu");
     await page.getByRole("menuitem", { name: "Reply" }).click();
+    await page.getByRole("group", { name: /^Replying to/ }).waitFor();
     await shoot(page, "reply");
     await page.keyboard.press("Escape");
     await message(page, "See you all on Saturday").hover();
     await page.getByRole("button", { name: "More" }).click();
     await page.getByRole("menuitem", { name: "Message info" }).click();
+    await page.getByRole("dialog", { name: "Message info" }).waitFor();
     await shoot(page, "message-info");
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Details" }).click();
