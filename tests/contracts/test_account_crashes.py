@@ -81,6 +81,17 @@ async def test_an_addition_that_was_cut_short_is_there_or_not(engine: Engine, at
             await store.account_admin.set_state(ben, AccountState.DISABLED, ann.user_id)
 
 
+async def test_who_looks_for_a_name_finishes_what_was_cut_short(engine: Engine) -> None:
+    """A person whose addition died behind the name logs in like any other."""
+    async with engine.opened() as store:
+        ann = new_user(store, "ann")
+        accounts, _, _ = dying(store, 2, is_done=False)
+        with pytest.raises(OutcomeUnknown):
+            await accounts.add_user(ann, "hash")
+        assert await store.accounts.user_by_name("ann") == (ann, "hash")
+        assert await store.accounts.user(ann.user_id) == ann
+
+
 async def test_who_asks_again_gets_what_was_cut_short(engine: Engine) -> None:
     """The same person with the same name is added by the next attempt, as the first had begun."""
     async with engine.opened() as store:
