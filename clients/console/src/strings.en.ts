@@ -20,7 +20,7 @@ export const s = {
   needsOperatorHint: "An operator makes others: on the page of a person, or with parley user operator NAME.",
   sessionOver: "Your session is over",
   sessionOverHint: "What you see stays as it was. Sign in to go on.",
-  otherPerson: "Sign in as somebody else",
+  otherPerson: "Use another account",
   passwordAgain: "Your password again",
   passwordAgainHint: "What cannot be undone asks for it when it was given more than 15 minutes ago.",
   proceed: "Go on",
