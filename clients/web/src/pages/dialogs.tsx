@@ -19,7 +19,8 @@ export function DialogOf({ shown, conversation }: DialogOfProps) {
   const Questions = useLater(now?.dialog === "delete" || now?.dialog === "report" ? loadQuestions : null);
   const EmojiDialog = useLater(now?.dialog === "react" ? loadEmoji : null);
   const close = () => {
-    shown.value = null;
+    // The browser tells of a closed dialog a moment later: another one may be there by then.
+    if (shown.value === now) shown.value = null;
   };
   if (!now) return null;
   const { entry } = now;
