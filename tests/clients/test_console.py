@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ops import node_builds
-from tests.clients.test_web import COMMAND, SECONDS_MAX, browser
-from tests.node import CONSOLE, build, npm
+from tests.clients.test_web import SECONDS_MAX, browser
+from tests.node import CONSOLE, build, npm, play
 
 __all__ = ["browser"]
 
@@ -36,5 +36,4 @@ def test_operators_use_the_console(browser: Path, story: str) -> None:
     """Every test of the file passes, in Chromium and on a real server."""
     build(CONSOLE)
     node_builds.compress(CONSOLE)
-    env = {"CHROMIUM": str(browser), "PARLEY_COMMAND": str(COMMAND)}
-    npm("run", "test:pages", "--", f"test/pages/{story}", env=env, folder=CONSOLE)
+    play(story, browser, CONSOLE)

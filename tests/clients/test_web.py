@@ -8,12 +8,12 @@ import pytest
 from ops import node_builds
 from ops.local_services import chromium
 from ops.local_services.faults import ServiceError
-from tests.node import ROOT, WEB, build, npm
+from tests.node import ROOT, WEB, build, npm, play
 from tests.services import unavailable
 
 COMMAND = ROOT / ".venv/bin/parley"
 STORIES = sorted(path.name for path in WEB.glob("test/pages/*.test.ts"))
-SECONDS_MAX = 400
+SECONDS_MAX = 600
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,7 @@ def test_people_use_the_chat(browser: Path, story: str) -> None:
     """Every test of the file passes, in Chromium and on a real server."""
     build(WEB)
     node_builds.compress(WEB)
-    env = {"CHROMIUM": str(browser), "PARLEY_COMMAND": str(COMMAND)}
-    npm("run", "test:pages", "--", f"test/pages/{story}", env=env, folder=WEB)
+    play(story, browser, WEB)
 
 
 @pytest.mark.thorough

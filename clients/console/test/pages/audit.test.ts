@@ -28,6 +28,7 @@ test("it is filtered, and the address says how", async () => {
   await page.getByRole("searchbox", { name: "Action" }).fill("user.disable");
   await page.getByRole("button", { name: "Apply" }).click();
   await table.getByText("token.make").waitFor({ state: "detached" });
+  await table.getByText("user.disable").waitFor();
   expect(await table.getByRole("row").count()).toBe(2);
   const line = table.getByRole("row").nth(1);
   expect(await line.getByRole("link", { name: ada.userId }).getAttribute("href")).toBe(
