@@ -19,6 +19,9 @@ const ROOT = new URL("../../../", import.meta.url).pathname;
 const READY = /^parley ready on (\S+)/;
 const DATABASE = "parley.db";
 const DEADLINE_MS = 30_000;
+/** Chromium opens no port of some other protocols: none of them is here. */
+const PORT_MIN = 7_000;
+const PORTS = 2_000;
 export const PASSWORD = "a long password";
 
 /** What a test needs from outside: `tests/clients` sets both. */
@@ -240,10 +243,18 @@ export async function until<Value>(
   }
 }
 
+/** Below the source ports of Linux: while the server is down, no connection gets the port as its own. */
 async function freePort(): Promise<number> {
+  const port = PORT_MIN + Math.floor(Math.random() * PORTS);
   const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen(port, "127.0.0.1", resolve);
+    });
+  } catch {
+    return freePort();
+  }
   await new Promise((resolve) => server.close(resolve));
-  return typeof address === "object" && address ? address.port : 0;
+  return port;
 }
