@@ -26,7 +26,6 @@ FOLDER, WEB, CONSOLE = node_builds.SDK, node_builds.WEB, node_builds.CONSOLE
 CLIENTS = (FOLDER, *node_builds.PAGES)
 MODULES = FOLDER / "node_modules"
 NAME = "node"
-TRIES_MAX = 3
 
 
 def npm(*words: str, env: Mapping[str, str] | None = None, folder: Path = FOLDER) -> str:
@@ -51,20 +50,9 @@ def node_tool(
 
 
 def play(story: str, browser: Path, folder: Path) -> None:
-    """Every test of a file in `test/pages` passes, in Chromium and on a real server.
-
-    A browser beside other tests is now and then late for what a person would just wait for: then the whole
-    story is played again, and the run says so. What fails `TRIES_MAX` times has failed.
-    """
+    """Every test of a file in `test/pages` passes, in Chromium and on a real server."""
     env = {"CHROMIUM": str(browser), "PARLEY_COMMAND": str(ROOT / ".venv/bin/parley")}
-    failures = list[str]()
-    while len(failures) < TRIES_MAX:
-        done = node_tool("npm", "run", "test:pages", "--", f"test/pages/{story}", env=env, folder=folder)
-        if not done.returncode:
-            return
-        failures.append(done.stdout)
-        print(f"*** {story} failed at try {len(failures)} ***\n{done.stdout}")
-    pytest.fail(f"{story} failed {TRIES_MAX} times\n{failures[-1]}", pytrace=False)
+    npm("run", "test:pages", "--", f"test/pages/{story}", env=env, folder=folder)
 
 
 def build(folder: Path = FOLDER) -> None:

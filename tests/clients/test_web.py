@@ -13,7 +13,7 @@ from tests.services import unavailable
 
 COMMAND = ROOT / ".venv/bin/parley"
 STORIES = sorted(path.name for path in WEB.glob("test/pages/*.test.ts"))
-SECONDS_MAX = 600
+SECONDS_MAX = 400
 
 
 @pytest.fixture(scope="module")
